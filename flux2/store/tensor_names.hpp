@@ -1,0 +1,28 @@
+// Names of tensors: from the spellings checkpoints use to ours, which are the original authors' for
+// transformer and autoencoder and llama.cpp's for the text encoder.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace flux2 {
+
+// Where a tensor of a checkpoint belongs.
+struct TensorPlace {
+    std::string name;  // ours
+    // A fused matrix may come in parts, whose rows are stacked in this order.
+    int part = 0;
+    int n_parts = 1;
+    // The upper and the lower half of the rows change places.
+    bool swap_halves = false;
+};
+
+// Drops what other programs put in front: "model.diffusion_model.", "vae.", "text_encoders.x.", ...
+std::string_view strip_prefix(std::string_view name);
+
+// Each takes a name without prefix; one it has no rule for is taken to be ours already.
+TensorPlace place_transformer_tensor(std::string_view name);
+TensorPlace place_text_encoder_tensor(std::string_view name);
+TensorPlace place_vae_tensor(std::string_view name);
+
+}  // namespace flux2

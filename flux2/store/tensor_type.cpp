@@ -1,0 +1,236 @@
+#include "store/tensor_type.hpp"
+
+#include "base/check.hpp"
+
+#include <ggml.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cctype>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace flux2 {
+namespace {
+
+static_assert(static_cast<int>(TensorType::q6_k) == GGML_TYPE_Q6_K);
+static_assert(static_cast<int>(TensorType::iq4_xs) == GGML_TYPE_IQ4_XS);
+static_assert(static_cast<int>(TensorType::bf16) == GGML_TYPE_BF16);
+static_assert(static_cast<int>(TensorType::mxfp4) == GGML_TYPE_MXFP4);
+static_assert(GGML_TYPE_COUNT <= static_cast<int>(TensorType::safetensors_only));
+
+struct PlainType {
+    TensorType type;
+    std::string_view dtype;  // in a safetensors header
+    size_t bytes;
+};
+
+constexpr std::array kPlainTypes = {
+    PlainType{TensorType::f64, "F64", 8},         PlainType{TensorType::f32, "F32", 4},
+    PlainType{TensorType::f16, "F16", 2},         PlainType{TensorType::bf16, "BF16", 2},
+    PlainType{TensorType::f8_e4m3, "F8_E4M3", 1}, PlainType{TensorType::f8_e5m2, "F8_E5M2", 1},
+    PlainType{TensorType::i64, "I64", 8},         PlainType{TensorType::i32, "I32", 4},
+    PlainType{TensorType::i16, "I16", 2},         PlainType{TensorType::i8, "I8", 1},
+    PlainType{TensorType::u64, "U64", 8},         PlainType{TensorType::u32, "U32", 4},
+    PlainType{TensorType::u16, "U16", 2},         PlainType{TensorType::u8, "U8", 1},
+    PlainType{TensorType::boolean, "BOOL", 1},
+};
+
+const PlainType* find_plain(TensorType type) {
+    const auto* found = std::find_if(kPlainTypes.begin(), kPlainTypes.end(),
+                                     [&](const PlainType& p) { return p.type == type; });
+    return found == kPlainTypes.end() ? nullptr : found;
+}
+
+ggml_type to_ggml(TensorType type) {
+    return static_cast<ggml_type>(type);
+}
+
+bool is_ggml(TensorType type) {
+    return type < TensorType::safetensors_only;
+}
+
+// An 8-bit float with the given exponent width. "fn" types have no infinity and one NaN pattern.
+float decode_f8(uint8_t code, int exponent_bits, bool fn) {
+    const int mantissa_bits = 7 - exponent_bits;
+    const int bias = (1 << (exponent_bits - 1)) - 1;
+    const int max_exponent = (1 << exponent_bits) - 1;
+    const int max_mantissa = (1 << mantissa_bits) - 1;
+    const int exponent = (code >> mantissa_bits) & max_exponent;
+    const int mantissa = code & max_mantissa;
+    const float sign = (code & 0x80) != 0 ? -1.0f : 1.0f;
+    if (exponent == max_exponent && !fn) {
+        return mantissa == 0 ? sign * std::numeric_limits<float>::infinity()
+                             : std::numeric_limits<float>::quiet_NaN();
+    }
+    if (exponent == max_exponent && mantissa == max_mantissa) {
+        return std::numeric_limits<float>::quiet_NaN();
+    }
+    const int significand = exponent == 0 ? mantissa : mantissa + max_mantissa + 1;
+    const int power = std::max(exponent, 1) - bias - mantissa_bits;
+    return sign * std::ldexp(static_cast<float>(significand), power);
+}
+
+std::array<float, 256> f8_table(int exponent_bits, bool fn) {
+    std::array<float, 256> table{};
+    for (size_t code = 0; code < table.size(); ++code) {
+        table[code] = decode_f8(static_cast<uint8_t>(code), exponent_bits, fn);
+    }
+    return table;
+}
+
+void lookup_f8(const std::array<float, 256>& table, std::span<const std::byte> bytes,
+               std::span<float> out) {
+    for (size_t i = 0; i < out.size(); ++i) {
+        out[i] = table[static_cast<uint8_t>(bytes[i])];
+    }
+}
+
+template <typename T>
+void cast_values(std::span<const std::byte> bytes, std::span<float> out) {
+    for (size_t i = 0; i < out.size(); ++i) {
+        T value;
+        std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+        out[i] = static_cast<float>(value);
+    }
+}
+
+void bf16_values(std::span<const std::byte> bytes, std::span<float> out) {
+    for (size_t i = 0; i < out.size(); ++i) {
+        uint16_t high;
+        std::memcpy(&high, bytes.data() + 2 * i, sizeof(high));
+        out[i] = std::bit_cast<float>(static_cast<uint32_t>(high) << 16);
+    }
+}
+
+// ggml's converters expect aligned data, which a safetensors file does not promise.
+void through_ggml(TensorType type, std::span<const std::byte> bytes, std::span<float> out) {
+    const auto convert = ggml_get_type_traits(to_ggml(type))->to_float;
+    const auto n = static_cast<int64_t>(out.size());
+    if (reinterpret_cast<uintptr_t>(bytes.data()) % alignof(float) == 0) {
+        convert(bytes.data(), out.data(), n);
+        return;
+    }
+    std::vector<std::byte> aligned(bytes.begin(), bytes.end());
+    convert(aligned.data(), out.data(), n);
+}
+
+}  // namespace
+
+std::optional<TensorType> type_from_gguf(int32_t number) {
+    if (number < 0 || number >= GGML_TYPE_COUNT ||
+        ggml_blck_size(static_cast<ggml_type>(number)) == 0) {
+        return std::nullopt;
+    }
+    return static_cast<TensorType>(number);
+}
+
+std::optional<TensorType> type_from_safetensors(std::string_view dtype) {
+    for (const PlainType& plain : kPlainTypes) {
+        if (plain.dtype == dtype) {
+            return plain.type;
+        }
+    }
+    return std::nullopt;
+}
+
+std::string type_name(TensorType type) {
+    if (const PlainType* plain = find_plain(type)) {
+        return std::string(plain->dtype);
+    }
+    std::string name = ggml_type_name(to_ggml(type));
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    return name;
+}
+
+int64_t block_elements(TensorType type) {
+    return is_ggml(type) ? ggml_blck_size(to_ggml(type)) : 1;
+}
+
+size_t block_bytes(TensorType type) {
+    return is_ggml(type) ? ggml_type_size(to_ggml(type)) : find_plain(type)->bytes;
+}
+
+size_t data_bytes(TensorType type, int64_t n_elements) {
+    return static_cast<size_t>(n_elements / block_elements(type)) * block_bytes(type);
+}
+
+bool is_quantized(TensorType type) {
+    return is_ggml(type) && ggml_is_quantized(to_ggml(type));
+}
+
+bool is_float(TensorType type) {
+    switch (type) {
+        case TensorType::f64:
+        case TensorType::f32:
+        case TensorType::f16:
+        case TensorType::bf16:
+        case TensorType::f8_e4m3:
+        case TensorType::f8_e5m2:
+            return true;
+        default:
+            return false;
+    }
+}
+
+bool converts_to_f32(TensorType type) {
+    return find_plain(type) != nullptr || ggml_get_type_traits(to_ggml(type))->to_float != nullptr;
+}
+
+void to_f32(TensorType type, std::span<const std::byte> bytes, std::span<float> out) {
+    static const std::array<float, 256> e4m3 = f8_table(4, true);
+    static const std::array<float, 256> e5m2 = f8_table(5, false);
+    check(
+        bytes.size() == data_bytes(type, static_cast<int64_t>(out.size())) && converts_to_f32(type),
+        ErrorKind::internal, "to_f32: ", bytes.size(), " bytes of ", type_name(type), " are not ",
+        out.size(), " values");
+    switch (type) {
+        case TensorType::f32:
+            std::memcpy(out.data(), bytes.data(), bytes.size());
+            return;
+        case TensorType::bf16:
+            return bf16_values(bytes, out);
+        case TensorType::f8_e4m3:
+            return lookup_f8(e4m3, bytes, out);
+        case TensorType::f8_e5m2:
+            return lookup_f8(e5m2, bytes, out);
+        case TensorType::f64:
+            return cast_values<double>(bytes, out);
+        case TensorType::i8:
+            return cast_values<int8_t>(bytes, out);
+        case TensorType::i16:
+            return cast_values<int16_t>(bytes, out);
+        case TensorType::i32:
+            return cast_values<int32_t>(bytes, out);
+        case TensorType::i64:
+            return cast_values<int64_t>(bytes, out);
+        case TensorType::u8:
+        case TensorType::boolean:
+            return cast_values<uint8_t>(bytes, out);
+        case TensorType::u16:
+            return cast_values<uint16_t>(bytes, out);
+        case TensorType::u32:
+            return cast_values<uint32_t>(bytes, out);
+        case TensorType::u64:
+            return cast_values<uint64_t>(bytes, out);
+        default:
+            return through_ggml(type, bytes, out);
+    }
+}
+
+void from_f32(TensorType type, std::span<const float> values, int64_t row_elements,
+              std::span<std::byte> out) {
+    const auto n = static_cast<int64_t>(values.size());
+    check(is_ggml(type) && n % row_elements == 0 && row_elements % block_elements(type) == 0 &&
+              out.size() == data_bytes(type, n),
+          ErrorKind::internal, "from_f32: ", n, " values in rows of ", row_elements,
+          " do not make ", out.size(), " bytes of ", type_name(type));
+    ggml_quantize_chunk(to_ggml(type), values.data(), out.data(), 0, n / row_elements, row_elements,
+                        nullptr);
+}
+
+}  // namespace flux2

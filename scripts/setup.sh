@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Installs what the build needs and the machine lacks. Silent and quick when nothing is missing.
+# Usage: scripts/setup.sh [developer]      "developer" adds clang-format, clang and its runtime.
+# FLUX2_SKIP_SETUP=1 skips everything; CMake then says what it cannot find.
+set -eu
+[ "${FLUX2_SKIP_SETUP:-0}" = 1 ] && exit 0
+mode=${1:-build}
+
+has_command() { command -v "$1" > /dev/null 2>&1; }
+has_header() { # has_header PATH...: one of them exists below an include folder
+    local folder path
+    for folder in /usr/include /usr/local/include /opt/homebrew/include "/usr/include/$(uname -m)-linux-gnu"; do
+        for path in "$@"; do
+            [ -e "$folder/$path" ] && return 0
+        done
+    done
+    return 1
+}
+
+# Each line: a test, then the package's name for apt and for brew ("-": comes with the system).
+missing_apt=()
+missing_brew=()
+need() { # need APT BREW TEST...
+    local apt=$1 brew=$2
+    shift 2
+    "$@" && return
+    missing_apt+=("$apt")
+    if [ "$brew" != - ]; then missing_brew+=("$brew"); fi
+}
+cxx_works() { has_command c++ || has_command g++ || has_command clang++; }
+clang_runtime() { compgen -G "/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer*" > /dev/null; }
+
+need cmake cmake has_command cmake
+need g++ - cxx_works
+need make - has_command make
+need git git has_command git
+need npm node has_command npm
+need pkg-config pkg-config has_command pkg-config
+need nlohmann-json3-dev nlohmann-json has_header nlohmann/json.hpp
+need libcxxopts-dev cxxopts has_header cxxopts.hpp
+need doctest-dev doctest has_header doctest/doctest.h
+if [ "$(uname)" != Darwin ]; then
+    need libssl-dev - has_header openssl/evp.h
+elif has_command brew && ! brew --prefix --installed openssl@3 > /dev/null 2>&1; then
+    missing_brew+=(openssl@3)
+fi
+if [ "$mode" = developer ]; then
+    need clang-format clang-format has_command clang-format
+    if [ "$(uname)" != Darwin ]; then
+        need clang - has_command clang++
+        need libclang-rt-14-dev - clang_runtime
+    fi
+fi
+
+case $(uname) in
+    Darwin)
+        [ ${#missing_brew[@]} -eq 0 ] && exit 0
+        if has_command brew; then
+            exec brew install --quiet "${missing_brew[@]}"
+        fi
+        echo "Homebrew is not installed. Install it, then: brew install ${missing_brew[*]}" >&2
+        exit 1
+        ;;
+esac
+[ ${#missing_apt[@]} -eq 0 ] && exit 0
+if ! has_command apt-get; then
+    echo "Please install the equivalents of these Debian packages: ${missing_apt[*]}" >&2
+    exit 1
+fi
+as_root=()
+if [ "$(id -u)" != 0 ]; then
+    if ! has_command sudo; then
+        echo "Please run as root: apt-get install ${missing_apt[*]}" >&2
+        exit 1
+    fi
+    as_root=(sudo)
+fi
+echo "Installing ${missing_apt[*]}"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+if ! { "${as_root[@]}" apt-get update && "${as_root[@]}" apt-get install -y --no-install-recommends "${missing_apt[@]}"; } > "$log" 2>&1; then
+    cat "$log" >&2
+    echo "apt-get could not install ${missing_apt[*]}; see above" >&2
+    exit 1
+fi
+rm -f "$log"
