@@ -21,7 +21,8 @@ template <typename... Parts>
     throw Error(kind, concat(parts...));
 }
 
-// Throws unless the condition holds. The message is built only on failure.
+// Throws unless the condition holds. The message is built only on failure, but its parts are
+// evaluated always: in inner loops write an if and fail().
 template <typename... Parts>
 void check(bool condition, ErrorKind kind, const Parts&... parts) {
     if (!condition) {

@@ -118,6 +118,33 @@ void through_ggml(TensorType type, std::span<const std::byte> bytes, std::span<f
     convert(aligned.data(), out.data(), n);
 }
 
+// Q8_0 as ggml_quantize_chunk makes it, to the bit, in loops that compilers turn into vector code:
+// ggml's own takes the values one by one, several times slower than a disk reads them.
+void encode_q8_0(std::span<const float> values, std::span<std::byte> out) {
+    constexpr size_t kBlock = 32;
+    for (size_t block = 0; block < values.size() / kBlock; ++block) {
+        const float* x = values.data() + block * kBlock;
+        // Without their sign floats compare like their bits.
+        uint32_t largest = 0;
+        for (size_t i = 0; i < kBlock; ++i) {
+            largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
+        }
+        const float scale = std::bit_cast<float>(largest) / 127.0f;
+        const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
+        std::array<int8_t, kBlock> codes;
+        for (size_t i = 0; i < kBlock; ++i) {
+            // roundf: half away from zero, by the largest float below one half and truncation.
+            const float scaled = x[i] * inverse;
+            const float half = std::copysign(0x1.fffffep-2f, scaled);
+            codes[i] = static_cast<int8_t>(static_cast<int32_t>(scaled + half));
+        }
+        const ggml_fp16_t scale16 = ggml_fp32_to_fp16(scale);
+        std::byte* target = out.data() + block * (sizeof(scale16) + kBlock);
+        std::memcpy(target, &scale16, sizeof(scale16));
+        std::memcpy(target + sizeof(scale16), codes.data(), kBlock);
+    }
+}
+
 }  // namespace
 
 std::optional<TensorType> type_from_gguf(int32_t number) {
@@ -229,6 +256,9 @@ void from_f32(TensorType type, std::span<const float> values, int64_t row_elemen
               out.size() == data_bytes(type, n),
           ErrorKind::internal, "from_f32: ", n, " values in rows of ", row_elements,
           " do not make ", out.size(), " bytes of ", type_name(type));
+    if (type == TensorType::q8_0) {
+        return encode_q8_0(values, out);
+    }
     ggml_quantize_chunk(to_ggml(type), values.data(), out.data(), 0, n / row_elements, row_elements,
                         nullptr);
 }

@@ -1,0 +1,25 @@
+# make install: programs, library, headers, the CMake package flux2 and a pkg-config file.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS flux2-convert RUNTIME)
+install(TARGETS flux2 EXPORT flux2-targets ARCHIVE LIBRARY RUNTIME)
+install(DIRECTORY flux2/include/flux2 DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT flux2-targets NAMESPACE flux2:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/flux2)
+
+configure_package_config_file(cmake/flux2-config.cmake.in ${CMAKE_BINARY_DIR}/flux2-config.cmake
+    INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/flux2)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/flux2-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/flux2-config.cmake ${CMAKE_BINARY_DIR}/flux2-config-version.cmake
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/flux2)
+
+# What a static link of ggml needs. The prefix is known only at install time, so the file is made then.
+set(FLUX2_PC_LIBS_PRIVATE "-lggml -lggml-cpu -lggml-base -lstdc++ -lm -lpthread")
+if(GGML_OPENMP_ENABLED)
+    string(APPEND FLUX2_PC_LIBS_PRIVATE " ${OpenMP_CXX_FLAGS}")
+endif()
+configure_file(cmake/flux2.pc.in ${CMAKE_BINARY_DIR}/flux2.pc.in @ONLY)
+install(CODE "
+    file(READ \"${CMAKE_BINARY_DIR}/flux2.pc.in\" text)
+    string(REPLACE \"${CMAKE_INSTALL_PREFIX}\" \"\${CMAKE_INSTALL_PREFIX}\" text \"\${text}\")
+    file(WRITE \"${CMAKE_BINARY_DIR}/flux2.pc\" \"\${text}\")")
+install(FILES ${CMAKE_BINARY_DIR}/flux2.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

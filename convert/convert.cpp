@@ -1,0 +1,259 @@
+#include "convert.hpp"
+
+#include "base/check.hpp"
+#include "sha256.hpp"
+#include "store/inventory.hpp"
+
+#include <algorithm>
+#include <future>
+#include <map>
+#include <utility>
+
+namespace flux2::convert {
+namespace {
+
+// "BF16", or "Q4_K + F32" when there are several.
+std::string types_of(const Checkpoint& checkpoint) {
+    std::map<std::string, int64_t> elements;
+    for (const ModelTensor& tensor : checkpoint.tensors()) {
+        for (const Piece& piece : tensor.pieces) {
+            elements[type_name(piece.type)] += piece.n_elements;
+        }
+    }
+    std::vector<std::pair<int64_t, std::string>> by_share;
+    for (const auto& [name, n] : elements) {
+        by_share.emplace_back(-n, name);
+    }
+    std::sort(by_share.begin(), by_share.end());
+    std::string text;
+    for (const auto& [n, name] : by_share) {
+        text += (text.empty() ? "" : " + ") + name;
+    }
+    return text;
+}
+
+void require_readable(const Checkpoint& checkpoint, const ModelTensor& tensor) {
+    for (const Piece& piece : tensor.pieces) {
+        const bool number = is_float(piece.type) || is_quantized(piece.type);
+        check(number && converts_to_f32(piece.type), ErrorKind::unsupported, checkpoint.file(),
+              ": tensor ", tensor.name, " is of type ", type_name(piece.type),
+              ", which holds no weights this program can read; use the bf16 checkpoint");
+    }
+}
+
+void check_requantize(const Checkpoint& checkpoint, const ModelTensor& tensor, TensorType target,
+                      bool allowed) {
+    const bool lossy_twice =
+        is_quantized(tensor.type()) && is_quantized(target) && tensor.type() != target;
+    check(allowed || !lossy_twice, ErrorKind::bad_argument, checkpoint.file(), ": tensor ",
+          tensor.name, " is already quantised to ", type_name(tensor.type()), "; making ",
+          type_name(target),
+          " of it loses more than converting the original would. Use the original, or add "
+          "--allow-requantize");
+}
+
+// Layers past the last one used, and the output head.
+bool is_trimmed_away(const std::string& name, int64_t n_layers) {
+    if (name == "output.weight") {
+        return true;
+    }
+    return name.starts_with("blk.") && std::stoll(name.substr(4)) >= n_layers;
+}
+
+// Types that gave way to row lengths, in one line for all tensors with the same fate.
+struct Fallbacks {
+    struct Group {
+        int n = 0;
+        std::string example;
+    };
+    std::map<std::string, Group> groups;  // by what happened
+
+    void add(const ExpectedTensor& tensor, const TypeChoice& choice) {
+        Group& group =
+            groups[concat("rows of ", tensor.shape.ne[0], " do not fit ", type_name(*choice.wanted),
+                          " (a multiple of ", block_elements(*choice.wanted),
+                          " is needed), stored as ", type_name(choice.type))];
+        if (group.n++ == 0) {
+            group.example = tensor.name;
+        }
+    }
+    void report(std::vector<std::string>& warnings) const {
+        for (const auto& [what, group] : groups) {
+            warnings.push_back(concat(group.n, " tensors, ", group.example, " among them: ", what));
+        }
+    }
+};
+
+void add_tensors(Plan& plan, const std::vector<ExpectedTensor>& expected, const Qwen3Sizes& sizes,
+                 bool tied_embeddings, const ConvertOptions& options) {
+    const Checkpoint& checkpoint = *plan.checkpoint;
+    Fallbacks fallbacks;
+    for (const ExpectedTensor& tensor : expected) {
+        const ModelTensor& source = checkpoint.get(tensor.name);
+        require_readable(checkpoint, source);
+        const TypeChoice choice = choose_type(options.types, checkpoint.component(), tensor,
+                                              source.type(), sizes, tied_embeddings);
+        check_requantize(checkpoint, source, choice.type, options.allow_requantize);
+        if (choice.wanted) {
+            fallbacks.add(tensor, choice);
+        }
+        plan.tensors.push_back({&source, {tensor.name, choice.type, tensor.shape}});
+    }
+    fallbacks.report(plan.warnings);
+}
+
+void plan_transformer(Plan& plan, const ConvertOptions& options) {
+    const Checkpoint& checkpoint = *plan.checkpoint;
+    const TransformerSizes sizes = read_transformer_sizes(checkpoint);
+    const VariantChoice choice = decide_variant(checkpoint, sizes, options.variant);
+    MetadataResult result =
+        transformer_metadata(checkpoint, sizes, choice.variant, *options.types.file_type);
+    plan.metadata = std::move(result.metadata);
+    plan.summary =
+        concat(result.name, " transformer, ", sizes.n_double, " double and ", sizes.n_single,
+               " single blocks, variant ", to_string(choice.variant), " (", choice.reason, ")");
+    plan.text_width = sizes.text_width;
+    plan.latent_channels = sizes.channels;
+}
+
+void plan_vae(Plan& plan, const ConvertOptions& options) {
+    const VaeSizes sizes = read_vae_sizes(*plan.checkpoint);
+    MetadataResult result = vae_metadata(*plan.checkpoint, *options.types.file_type);
+    plan.metadata = std::move(result.metadata);
+    plan.summary = concat(result.name, ", decoder width ", sizes.decoder_widths[0]);
+    plan.latent_channels = 4 * sizes.latent_channels;
+}
+
+void plan_text_encoder(Plan& plan, const Qwen3Sizes& sizes, std::vector<ExpectedTensor>& expected,
+                       const ConvertOptions& options) {
+    const Checkpoint& checkpoint = *plan.checkpoint;
+    const TextUse use = decide_text_use(checkpoint, sizes, options.text_encoder);
+    MetadataResult result = text_encoder_metadata(checkpoint, sizes, use, options.text_encoder,
+                                                  *options.types.file_type);
+    const int64_t kept = layers_kept(sizes, use, options.text_encoder.trim);
+    if (options.text_encoder.trim) {
+        std::erase_if(expected, [&](const ExpectedTensor& tensor) {
+            return is_trimmed_away(tensor.name, kept);
+        });
+    }
+    plan.metadata = std::move(result.metadata);
+    plan.warnings = std::move(result.warnings);
+    plan.summary = concat(result.name, " text encoder, ", kept, " of ", sizes.n_layers, " layers");
+    plan.text_width = static_cast<int64_t>(use.layers.size()) * sizes.hidden;
+}
+
+// A counter PyTorch keeps beside batch-norm statistics; everybody leaves it out.
+constexpr std::string_view kIgnored = "bn.num_batches_tracked";
+
+}  // namespace
+
+std::vector<GgufTensor> Plan::targets() const {
+    std::vector<GgufTensor> result;
+    for (const PlannedTensor& tensor : tensors) {
+        result.push_back(tensor.target);
+    }
+    return result;
+}
+
+uint64_t Plan::output_bytes() const {
+    return lay_out_gguf(metadata, targets()).file_bytes;
+}
+
+Plan make_plan(const Checkpoint& checkpoint, const std::filesystem::path& output,
+               const ConvertOptions& options) {
+    Plan plan;
+    plan.checkpoint = &checkpoint;
+    plan.output = output;
+    std::vector<ExpectedTensor> expected = check_inventory(checkpoint);
+    std::vector<std::string> unexpected = unexpected_tensors(checkpoint, expected);
+    std::erase(unexpected, kIgnored);
+
+    Qwen3Sizes sizes;
+    const bool tied_embeddings = checkpoint.find("output.weight") == nullptr;
+    switch (checkpoint.component()) {
+        case Component::transformer:
+            plan_transformer(plan, options);
+            break;
+        case Component::text_encoder:
+            sizes = read_qwen3_sizes(checkpoint);
+            plan_text_encoder(plan, sizes, expected, options);
+            break;
+        case Component::vae:
+            plan_vae(plan, options);
+            break;
+    }
+    add_tensors(plan, expected, sizes, tied_embeddings, options);
+    if (!unexpected.empty()) {
+        plan.warnings.push_back(concat(unexpected.size(),
+                                       " tensors that FLUX.2 does not have are "
+                                       "left out, ",
+                                       unexpected.front(), " among them"));
+    }
+    plan.summary += concat("; ", to_string(checkpoint.naming()), ", ", types_of(checkpoint), ", ",
+                           checkpoint.n_parameters(), " parameters");
+    return plan;
+}
+
+void check_parts_fit(const std::vector<Plan>& plans) {
+    std::map<Component, const Plan*> parts;
+    for (const Plan& plan : plans) {
+        const Component component = plan.checkpoint->component();
+        const auto [found, added] = parts.emplace(component, &plan);
+        check(added, ErrorKind::bad_file, plan.checkpoint->file(), " and ",
+              found->second->checkpoint->file(), " are both a ", to_string(component),
+              "; convert them one by one");
+    }
+    const auto find = [&](Component component) {
+        const auto found = parts.find(component);
+        return found == parts.end() ? nullptr : found->second;
+    };
+    const Plan* transformer = find(Component::transformer);
+    if (transformer == nullptr) {
+        return;
+    }
+    if (const Plan* text = find(Component::text_encoder)) {
+        check(text->text_width == transformer->text_width, ErrorKind::bad_file,
+              transformer->checkpoint->file(), " takes text features ", transformer->text_width,
+              " wide, ", text->checkpoint->file(), " gives ", text->text_width,
+              "; klein 4B goes with Qwen3-4B, klein 9B with Qwen3-8B");
+    }
+    if (const Plan* vae = find(Component::vae)) {
+        check(vae->latent_channels == transformer->latent_channels, ErrorKind::bad_file,
+              transformer->checkpoint->file(), " works on ", transformer->latent_channels,
+              " latent channels, ", vae->checkpoint->file(), " makes ", vae->latent_channels,
+              "; use the FLUX.2 autoencoder");
+    }
+}
+
+void write_plan(const Plan& plan, int n_threads, const std::atomic<bool>& cancel,
+                const ProgressCallback& progress) {
+    const std::vector<MappedFile>& files = plan.checkpoint->source().files();
+    std::atomic<bool> stop_hashing = false;
+    GgufWriter writer(plan.output, plan.metadata, plan.targets());
+    // Runs beside the conversion: both read the same pages.
+    auto hash = std::async(std::launch::async, [&] { return sha256(files, stop_hashing); });
+    try {
+        write_tensors(writer, plan.tensors,
+                      {.n_threads = n_threads,
+                       .cancel = &cancel,
+                       .source_file = plan.checkpoint->file(),
+                       .progress = progress});
+    } catch (...) {
+        stop_hashing = true;
+        throw;
+    }
+    Metadata metadata = plan.metadata;
+    metadata.set(kSourceHashKey, hash.get());
+    writer.finish(metadata);
+}
+
+std::vector<TypeError> verify_plan(const Plan& plan, int n_threads, const std::atomic<bool>& cancel,
+                                   const ProgressCallback& progress) {
+    return verify_tensors(plan.output, plan.tensors,
+                          {.n_threads = n_threads,
+                           .cancel = &cancel,
+                           .source_file = plan.checkpoint->file(),
+                           .progress = progress});
+}
+
+}  // namespace flux2::convert

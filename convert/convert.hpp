@@ -1,0 +1,61 @@
+// From opened checkpoints to GGUF files: plan first, then write, then verify if asked.
+#pragma once
+
+#include "metadata.hpp"
+#include "quantize.hpp"
+#include "store/checkpoint.hpp"
+#include "type_choice.hpp"
+#include "variant.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace flux2::convert {
+
+struct ConvertOptions {
+    TypeRequest types;
+    std::optional<Variant> variant;
+    TextEncoderOptions text_encoder;
+    bool allow_requantize = false;
+    int n_threads = 1;
+};
+
+// All that will be written, decided before anything is.
+struct Plan {
+    const Checkpoint* checkpoint = nullptr;  // borrowed
+    std::filesystem::path output;
+    Metadata metadata;
+    std::vector<PlannedTensor> tensors;
+    std::string summary;  // what the input is, in one line
+    std::vector<std::string> warnings;
+
+    // What the parts must agree on.
+    int64_t text_width = 0;       // of a transformer or a text encoder
+    int64_t latent_channels = 0;  // of a transformer or an autoencoder
+
+    std::vector<GgufTensor> targets() const;
+    uint64_t output_bytes() const;
+};
+
+// Throws bad_file for a checkpoint that is incomplete, bad_argument for options that cannot work.
+Plan make_plan(const Checkpoint& checkpoint, const std::filesystem::path& output,
+               const ConvertOptions& options);
+
+// Throws bad_file when two parts do not belong to one model, or one stands there twice.
+void check_parts_fit(const std::vector<Plan>& plans);
+
+using ProgressCallback = std::function<void(uint64_t done_bytes)>;
+
+// Writes the file, or leaves everything as it was.
+void write_plan(const Plan& plan, int n_threads, const std::atomic<bool>& cancel,
+                const ProgressCallback& progress);
+
+std::vector<TypeError> verify_plan(const Plan& plan, int n_threads, const std::atomic<bool>& cancel,
+                                   const ProgressCallback& progress);
+
+}  // namespace flux2::convert

@@ -1,0 +1,60 @@
+#include "json_file.hpp"
+
+#include "base/check.hpp"
+#include "base/file.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace flux2::convert {
+namespace {
+
+constexpr size_t kMaxJsonBytes = 64 << 20;  // Qwen3's tokenizer.json has 11 MB
+
+}  // namespace
+
+nlohmann::json read_json(const std::filesystem::path& path) {
+    const std::string text = read_text_file(path, kMaxJsonBytes);
+    const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    check(json.is_object(), ErrorKind::bad_file, path.string(),
+          ": is not a valid JSON object; download it again");
+    return json;
+}
+
+std::optional<nlohmann::json> read_json_if_present(const std::filesystem::path& path) {
+    if (!std::filesystem::exists(path)) {
+        return std::nullopt;
+    }
+    return read_json(path);
+}
+
+template <typename T>
+std::optional<T> get(const nlohmann::json& object, const std::string& key,
+                     const std::filesystem::path& file) {
+    const auto found = object.find(key);
+    if (found == object.end() || found->is_null()) {
+        return std::nullopt;
+    }
+    try {
+        return found->get<T>();
+    } catch (const nlohmann::json::exception&) {
+        fail(ErrorKind::bad_file, file.string(), ": ", key, " has an unexpected value ",
+             found->dump().substr(0, 60));
+    }
+}
+
+template std::optional<bool> get(const nlohmann::json&, const std::string&,
+                                 const std::filesystem::path&);
+template std::optional<int64_t> get(const nlohmann::json&, const std::string&,
+                                    const std::filesystem::path&);
+template std::optional<double> get(const nlohmann::json&, const std::string&,
+                                   const std::filesystem::path&);
+template std::optional<std::string> get(const nlohmann::json&, const std::string&,
+                                        const std::filesystem::path&);
+template std::optional<std::vector<int64_t>> get(const nlohmann::json&, const std::string&,
+                                                 const std::filesystem::path&);
+template std::optional<nlohmann::json> get(const nlohmann::json&, const std::string&,
+                                           const std::filesystem::path&);
+
+}  // namespace flux2::convert

@@ -1,0 +1,212 @@
+// flux2-convert: checkpoints in, GGUF files out. Arguments are read here, everything else
+// elsewhere.
+#include <flux2/version.hpp>
+#include "base/check.hpp"
+#include "convert.hpp"
+#include "inputs.hpp"
+#include "progress.hpp"
+#include "report.hpp"
+
+#include <cxxopts.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <iostream>
+#include <sstream>
+#include <thread>
+
+namespace flux2::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::atomic<bool> cancel_requested = false;
+
+void request_cancel(int) {
+    cancel_requested = true;
+}
+
+cxxopts::Options describe_options() {
+    cxxopts::Options options("flux2-convert",
+                             "Converts FLUX.2 checkpoints (safetensors or GGUF) to GGUF.\n");
+    options.positional_help("INPUT...").custom_help("-o OUT [options]");
+    options.add_options()  //
+        ("inputs",
+         "files or folders: transformer, Qwen3 text encoder, autoencoder, diffusers folder",
+         cxxopts::value<std::vector<std::string>>())  //
+        ("o,output", "file to write; a folder for several inputs or a diffusers folder",
+         cxxopts::value<std::string>())  //
+        ("t,type",
+         "F32 F16 BF16 Q8_0 Q6_K Q5_K_M Q5_K_S Q5_1 Q5_0 Q4_K_M Q4_K_S Q4_1 Q4_0 IQ4_NL IQ4_XS "
+         "MXFP4 Q3_K_M Q3_K_S Q2_K",
+         cxxopts::value<std::string>()->default_value("Q8_0"))  //
+        ("tensor-type", "REGEX=TYPE: another type for tensors whose name matches (repeatable)",
+         cxxopts::value<std::vector<std::string>>())  //
+        ("variant", "klein, base, kv or dev, where the file does not tell",
+         cxxopts::value<std::string>())  //
+        ("tokenizer", "tokenizer.json for a text encoder that has none beside it",
+         cxxopts::value<std::string>())                                               //
+        ("trim", "text encoder: leave out layers and head that FLUX.2 does not use")  //
+        ("text-layers", "text encoder: layers whose output is used, such as 9,18,27",
+         cxxopts::value<std::string>())                                                      //
+        ("text-length", "text encoder: prompt length in tokens", cxxopts::value<int64_t>())  //
+        ("allow-requantize", "accept a source that is already quantised")                    //
+        ("dry-run", "print what would be written, and write nothing")                        //
+        ("verify", "read the result back and print its error against the source")            //
+        ("j,threads", "threads to use (default: all cores)", cxxopts::value<int>())          //
+        ("version", "print the version")                                                     //
+        ("h,help", "print this help");
+    options.parse_positional({"inputs"});
+    return options;
+}
+
+std::vector<int64_t> parse_layers(const std::string& text) {
+    std::vector<int64_t> layers;
+    std::istringstream in(text);
+    for (std::string item; std::getline(in, item, ',');) {
+        check(!item.empty() && item.size() < 6 &&
+                  item.find_first_not_of("0123456789") == std::string::npos,
+              ErrorKind::bad_argument, "--text-layers ", text,
+              " is not a list of numbers such as 9,18,27");
+        layers.push_back(std::stoll(item));
+    }
+    return layers;
+}
+
+ConvertOptions read_options(const cxxopts::ParseResult& args) {
+    ConvertOptions options;
+    options.types.file_type = &parse_file_type(args["type"].as<std::string>());
+    if (args.count("tensor-type") > 0) {
+        for (const std::string& text : args["tensor-type"].as<std::vector<std::string>>()) {
+            options.types.overrides.push_back(parse_type_override(text));
+        }
+    }
+    if (args.count("variant") > 0) {
+        options.variant = parse_variant(args["variant"].as<std::string>());
+    }
+    if (args.count("tokenizer") > 0) {
+        options.text_encoder.tokenizer = args["tokenizer"].as<std::string>();
+    }
+    if (args.count("text-layers") > 0) {
+        options.text_encoder.layers = parse_layers(args["text-layers"].as<std::string>());
+    }
+    if (args.count("text-length") > 0) {
+        options.text_encoder.text_length = args["text-length"].as<int64_t>();
+    }
+    options.text_encoder.trim = args.count("trim") > 0;
+    options.allow_requantize = args.count("allow-requantize") > 0;
+    options.n_threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    if (args.count("threads") > 0) {
+        options.n_threads = args["threads"].as<int>();
+        check(options.n_threads >= 1 && options.n_threads <= 1024, ErrorKind::bad_argument,
+              "--threads ", options.n_threads, " is out of range; 1 to 1024 make sense");
+    }
+    return options;
+}
+
+// Writes one file and prints one line. Returns whether it passed verification, if that was asked.
+bool run_plan(const Plan& plan, const ConvertOptions& options, bool verify) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::string label = plan.output.filename().string();
+    const uint64_t total = source_bytes(plan.tensors);
+    {
+        const Progress progress(label, total);
+        write_plan(plan, options.n_threads, cancel_requested,
+                   [&](uint64_t done) { progress.show(done); });
+    }
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    std::cout << plan.output.string() << ": " << plan.tensors.size() << " tensors, "
+              << readable_bytes(total) << " -> " << readable_bytes(plan.output_bytes()) << " in "
+              << std::fixed << std::setprecision(1) << elapsed.count() << " s" << std::defaultfloat
+              << std::endl;
+    if (!verify) {
+        return true;
+    }
+    const Progress progress("verifying " + label, total);
+    return print_errors(std::cout, verify_plan(plan, options.n_threads, cancel_requested,
+                                               [&](uint64_t done) { progress.show(done); }));
+}
+
+int run(const cxxopts::ParseResult& args) {
+    check(args.count("inputs") > 0, ErrorKind::bad_argument,
+          "no input given; try flux2-convert --help");
+    const bool dry_run = args.count("dry-run") > 0;
+    check(args.count("output") > 0, ErrorKind::bad_argument,
+          "no output given; add -o FILE, or -o FOLDER for several inputs");
+    const ConvertOptions options = read_options(args);
+    std::vector<fs::path> inputs;
+    for (const std::string& input : args["inputs"].as<std::vector<std::string>>()) {
+        inputs.emplace_back(input);
+    }
+    const std::vector<Checkpoint> checkpoints = open_inputs(inputs);
+    const std::vector<fs::path> outputs =
+        name_outputs(inputs, checkpoints, args["output"].as<std::string>());
+
+    std::vector<Plan> plans;
+    for (size_t i = 0; i < checkpoints.size(); ++i) {
+        plans.push_back(make_plan(checkpoints[i], outputs[i], options));
+        std::cout << checkpoints[i].file() << ": " << plans.back().summary << std::endl;
+        for (const std::string& warning : plans.back().warnings) {
+            std::cerr << "warning: " << warning << std::endl;
+        }
+    }
+    check_parts_fit(plans);
+    bool good = true;
+    for (const Plan& plan : plans) {
+        if (dry_run) {
+            print_table(std::cout, plan);
+            continue;
+        }
+        if (plans.size() > 1 && plan.output.has_parent_path()) {
+            fs::create_directories(plan.output.parent_path());
+        }
+        good = run_plan(plan, options, args.count("verify") > 0) && good;
+    }
+    check(good, ErrorKind::internal,
+          "verification failed: the values read back are further from the source than their type "
+          "explains; do not use the file, check disk and memory");
+    return 0;
+}
+
+int main_checked(int argc, char** argv) {
+    cxxopts::Options options = describe_options();
+    const cxxopts::ParseResult args = options.parse(argc, argv);
+    if (args.count("help") > 0) {
+        std::cout << options.help()
+                  << "\nExit codes: 0 ok, 1 verification failed or internal "
+                     "error, 2 usage, 3 file, 4 memory or disk, 130 cancelled\n";
+        return 0;
+    }
+    if (args.count("version") > 0) {
+        std::cout << "flux2-convert " << version() << "\n";
+        return 0;
+    }
+    return run(args);
+}
+
+}  // namespace
+}  // namespace flux2::convert
+
+int main(int argc, char** argv) {
+    using flux2::ErrorKind;
+    std::signal(SIGINT, flux2::convert::request_cancel);
+    std::signal(SIGTERM, flux2::convert::request_cancel);
+    const auto report = [](ErrorKind kind, const char* message) {
+        std::cerr << "flux2-convert: " << message << std::endl;
+        return flux2::exit_code(kind);
+    };
+    try {
+        return flux2::convert::main_checked(argc, argv);
+    } catch (const flux2::Error& error) {
+        return report(error.kind(), error.what());
+    } catch (const cxxopts::exceptions::exception& error) {
+        return report(ErrorKind::bad_argument, error.what());
+    } catch (const std::filesystem::filesystem_error& error) {
+        return report(ErrorKind::bad_file, error.what());
+    } catch (const std::bad_alloc&) {
+        return report(ErrorKind::out_of_memory, "out of memory; close other programs");
+    } catch (const std::exception& error) {
+        return report(ErrorKind::internal, error.what());
+    }
+}

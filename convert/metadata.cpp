@@ -1,0 +1,218 @@
+#include "metadata.hpp"
+
+#include <flux2/version.hpp>
+#include "base/check.hpp"
+#include "json_file.hpp"
+#include "tokenizer_metadata.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace flux2::convert {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr uint32_t kQuantizationVersion = 2;  // GGML_QNT_VERSION
+
+uint32_t u32(int64_t n) {
+    return static_cast<uint32_t>(n);
+}
+
+// Of a GGUF source everything is kept that is not about its own layout.
+Metadata inherited(const Checkpoint& checkpoint) {
+    Metadata metadata;
+    if (checkpoint.source().format() == FileFormat::gguf) {
+        for (const auto& [key, value] : checkpoint.source().metadata().entries()) {
+            if (key != "general.alignment" && !key.starts_with("split.")) {
+                metadata.set(key, value);
+            }
+        }
+    }
+    return metadata;
+}
+
+void set_general(Metadata& metadata, const std::string& architecture, const std::string& name,
+                 const FileType& type) {
+    metadata.set("general.architecture", architecture);
+    metadata.set("general.type", std::string("model"));
+    metadata.set("general.name", name);
+    metadata.set("general.quantization_version", kQuantizationVersion);
+    metadata.set("general.file_type", type.number);
+}
+
+void set_origin(Metadata& metadata) {
+    metadata.set("flux2.tool_version", std::string(version()));
+    metadata.set(kSourceHashKey, std::string(64, '0'));
+}
+
+fs::path folder_of(const Checkpoint& checkpoint) {
+    const fs::path& path = checkpoint.source().path();
+    return fs::is_directory(path) ? path : path.parent_path();
+}
+
+// X.config.json for X.safetensors, else config.json beside it; an empty object when there is none.
+struct Config {
+    nlohmann::json json = nlohmann::json::object();
+    fs::path file;
+};
+
+Config read_config(const Checkpoint& checkpoint) {
+    const fs::path& path = checkpoint.source().path();
+    const fs::path own = folder_of(checkpoint) / (path.stem().string() + ".config.json");
+    for (const fs::path& file : {own, folder_of(checkpoint) / "config.json"}) {
+        if (auto json = read_json_if_present(file)) {
+            return {std::move(*json), file};
+        }
+    }
+    return {};
+}
+
+fs::path find_tokenizer(const Checkpoint& checkpoint, const fs::path& option) {
+    if (!option.empty()) {
+        return fs::is_directory(option) ? option / "tokenizer.json" : option;
+    }
+    const fs::path folder = folder_of(checkpoint);
+    for (const fs::path& file :
+         {folder / "tokenizer.json", folder / ".." / "tokenizer" / "tokenizer.json"}) {
+        if (fs::exists(file)) {
+            return file;
+        }
+    }
+    return {};
+}
+
+double rope_theta(const Config& config) {
+    const auto nested = get<nlohmann::json>(config.json, "rope_parameters", config.file);
+    const auto plain = get<double>(config.json, "rope_theta", config.file);
+    if (plain || !nested || !nested->is_object()) {
+        return plain.value_or(1e6);
+    }
+    return get<double>(*nested, "rope_theta", config.file).value_or(1e6);
+}
+
+void set_qwen3(Metadata& metadata, const Qwen3Sizes& sizes, const Config& config) {
+    const double eps = get<double>(config.json, "rms_norm_eps", config.file).value_or(1e-6);
+    const int64_t context =
+        get<int64_t>(config.json, "max_position_embeddings", config.file).value_or(40960);
+    metadata.set("qwen3.context_length", u32(context));
+    metadata.set("qwen3.embedding_length", u32(sizes.hidden));
+    metadata.set("qwen3.feed_forward_length", u32(sizes.ffn));
+    metadata.set("qwen3.attention.head_count", u32(sizes.n_head));
+    metadata.set("qwen3.attention.head_count_kv", u32(sizes.n_head_kv));
+    metadata.set("qwen3.attention.key_length", u32(sizes.head_dim));
+    metadata.set("qwen3.attention.value_length", u32(sizes.head_dim));
+    metadata.set("qwen3.attention.layer_norm_rms_epsilon", static_cast<float>(eps));
+    metadata.set("qwen3.rope.freq_base", static_cast<float>(rope_theta(config)));
+}
+
+std::string qwen3_name(const Qwen3Sizes& sizes) {
+    switch (sizes.hidden) {
+        case 2560:
+            return "Qwen3 4B";
+        case 4096:
+            return "Qwen3 8B";
+        default:
+            return "Qwen3, hidden size " + std::to_string(sizes.hidden);
+    }
+}
+
+}  // namespace
+
+MetadataResult transformer_metadata(const Checkpoint& checkpoint, const TransformerSizes& sizes,
+                                    Variant variant, const FileType& type) {
+    constexpr float kRopeTheta = 2000.0f;
+    const SamplingDefaults defaults = sampling_defaults(variant);
+    const std::string name = display_name(variant, sizes);
+    const std::vector<int32_t> axes(4, static_cast<int32_t>(sizes.head_dim / 4));
+    Metadata metadata = inherited(checkpoint);
+    // "flux" is what other programs expect of every FLUX transformer, FLUX.2 included.
+    set_general(metadata, "flux", name, type);
+    metadata.set("flux2.variant", std::string(to_string(variant)));
+    metadata.set("flux2.distilled", defaults.distilled);
+    metadata.set("flux2.default_steps", u32(defaults.steps));
+    metadata.set("flux2.default_guidance", defaults.guidance);
+    metadata.set("flux2.text_width", u32(sizes.text_width));
+    metadata.set("flux2.rope_theta", kRopeTheta);
+    metadata.set("flux2.rope_axes", axes);
+    set_origin(metadata);
+    return {std::move(metadata), name, {}};
+}
+
+MetadataResult vae_metadata(const Checkpoint& checkpoint, const FileType& type) {
+    const std::string name = "FLUX.2 autoencoder";
+    Metadata metadata = inherited(checkpoint);
+    set_general(metadata, "flux2-vae", name, type);
+    set_origin(metadata);
+    return {std::move(metadata), name, {}};
+}
+
+TextUse decide_text_use(const Checkpoint& checkpoint, const Qwen3Sizes& sizes,
+                        const TextEncoderOptions& options) {
+    const Config config = read_config(checkpoint);
+    const nlohmann::json own =
+        get<nlohmann::json>(config.json, "flux2", config.file).value_or(nlohmann::json::object());
+    const Metadata& metadata = checkpoint.source().metadata();
+    const auto first_of = [](const auto& a, const auto& b) { return a ? a : b; };
+
+    TextUse use;
+    use.layers = options.layers;
+    if (use.layers.empty()) {
+        use.layers = first_of(metadata.get_ints("flux2.text_layers"),
+                              get<std::vector<int64_t>>(own, "layers", config.file))
+                         .value_or(std::vector<int64_t>{9, 18, 27});
+    }
+    use.text_length =
+        first_of(options.text_length, first_of(metadata.get_int("flux2.text_length"),
+                                               get<int64_t>(own, "text_length", config.file)))
+            .value_or(512);
+    check(use.text_length >= 16 && use.text_length <= 65536, ErrorKind::bad_argument,
+          "text length ", use.text_length, " is out of range; 16 to 65536 tokens make sense");
+    for (size_t i = 0; i < use.layers.size(); ++i) {
+        check(use.layers[i] >= 1 && use.layers[i] <= sizes.n_layers &&
+                  (i == 0 || use.layers[i] > use.layers[i - 1]),
+              options.layers.empty() ? ErrorKind::bad_file : ErrorKind::bad_argument,
+              checkpoint.file(), ": has ", sizes.n_layers, " layers, so layer ", use.layers[i],
+              " cannot be used; give rising numbers from 1 on with --text-layers");
+    }
+    check(!use.layers.empty(), ErrorKind::bad_file, checkpoint.file(),
+          ": names no text layers; give them with --text-layers");
+    return use;
+}
+
+int64_t layers_kept(const Qwen3Sizes& sizes, const TextUse& use, bool trim) {
+    return trim ? use.layers.back() : sizes.n_layers;
+}
+
+MetadataResult text_encoder_metadata(const Checkpoint& checkpoint, const Qwen3Sizes& sizes,
+                                     const TextUse& use, const TextEncoderOptions& options,
+                                     const FileType& type) {
+    MetadataResult result;
+    result.name = qwen3_name(sizes);
+    Metadata& metadata = result.metadata;
+    metadata = inherited(checkpoint);
+    set_general(metadata, "qwen3", metadata.get_string("general.name").value_or(result.name), type);
+    const Config config = read_config(checkpoint);
+    const int64_t kept = layers_kept(sizes, use, options.trim);
+    metadata.set("qwen3.block_count", u32(kept));
+    if (checkpoint.source().format() != FileFormat::gguf) {
+        set_qwen3(metadata, sizes, config);
+    }
+    const fs::path tokenizer = find_tokenizer(checkpoint, options.tokenizer);
+    if (!tokenizer.empty()) {
+        result.warnings = add_tokenizer(metadata, tokenizer, sizes.vocabulary, config.json);
+    } else if (!metadata.contains("tokenizer.ggml.tokens")) {
+        result.warnings.push_back(checkpoint.file() +
+                                  ": has no tokenizer.json beside it; the result cannot read "
+                                  "prompts. Give one with --tokenizer");
+    }
+    metadata.set("flux2.text_layers", std::vector<int32_t>(use.layers.begin(), use.layers.end()));
+    metadata.set("flux2.text_length", u32(use.text_length));
+    if (kept < sizes.n_layers || options.trim) {
+        metadata.set("flux2.trimmed", true);
+    }
+    set_origin(metadata);
+    return result;
+}
+
+}  // namespace flux2::convert

@@ -1,0 +1,55 @@
+// Configuration files and options -> GGUF keys of each component. The keys are listed in
+// docs/formats.md.
+#pragma once
+
+#include "store/checkpoint.hpp"
+#include "store/inventory.hpp"
+#include "type_choice.hpp"
+#include "variant.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace flux2::convert {
+
+// Where the SHA-256 of the source goes; filled in when the file is finished.
+inline constexpr const char* kSourceHashKey = "flux2.source_sha256";
+
+struct MetadataResult {
+    Metadata metadata;
+    std::string name;  // for people
+    std::vector<std::string> warnings;
+};
+
+MetadataResult transformer_metadata(const Checkpoint& checkpoint, const TransformerSizes& sizes,
+                                    Variant variant, const FileType& type);
+
+MetadataResult vae_metadata(const Checkpoint& checkpoint, const FileType& type);
+
+struct TextEncoderOptions {
+    std::vector<int64_t> layers;         // empty: the file's, else 9, 18, 27
+    std::optional<int64_t> text_length;  // unset: the file's, else 512
+    std::filesystem::path tokenizer;     // empty: tokenizer.json beside the checkpoint
+    bool trim = false;
+};
+
+// The layers whose output FLUX.2 uses, counted from 1, and the text length in tokens.
+struct TextUse {
+    std::vector<int64_t> layers;
+    int64_t text_length = 0;
+};
+// Throws bad_argument or bad_file for layers the model does not have.
+TextUse decide_text_use(const Checkpoint& checkpoint, const Qwen3Sizes& sizes,
+                        const TextEncoderOptions& options);
+
+// Layers to keep: all, or up to the last one used.
+int64_t layers_kept(const Qwen3Sizes& sizes, const TextUse& use, bool trim);
+
+MetadataResult text_encoder_metadata(const Checkpoint& checkpoint, const Qwen3Sizes& sizes,
+                                     const TextUse& use, const TextEncoderOptions& options,
+                                     const FileType& type);
+
+}  // namespace flux2::convert

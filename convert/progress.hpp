@@ -1,0 +1,30 @@
+// A progress line on the terminal: share, speed, time left. Silent when stderr is no terminal.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace flux2::convert {
+
+class Progress {
+  public:
+    Progress(std::string label, uint64_t total_bytes);
+    ~Progress();  // clears the line
+    Progress(const Progress&) = delete;
+    Progress& operator=(const Progress&) = delete;
+
+    void show(uint64_t done_bytes) const;
+
+  private:
+    std::string label_;
+    uint64_t total_bytes_;
+    std::chrono::steady_clock::time_point start_;
+    bool visible_;
+};
+
+// "transformer.gguf  42 %  812 MB/s  0:07 left", for `seconds` of work so far.
+std::string progress_line(const std::string& label, uint64_t done_bytes, uint64_t total_bytes,
+                          double seconds);
+
+}  // namespace flux2::convert

@@ -1,0 +1,236 @@
+#include "quantize.hpp"
+
+#include "base/check.hpp"
+#include "parallel.hpp"
+#include "store/tensor_source.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <mutex>
+
+namespace flux2::convert {
+namespace {
+
+constexpr int64_t kChunkElements = 1 << 20;  // 4 MB as F32
+
+// A stretch of one tensor that a thread converts in one go.
+struct Chunk {
+    size_t tensor;
+    int64_t first;
+    int64_t n;
+};
+
+// Rows matter to block types only; other tensors are one long row.
+int64_t row_elements(const PlannedTensor& tensor) {
+    const bool blocks = is_quantized(tensor.target.type) || is_quantized(tensor.source->type());
+    return blocks ? tensor.target.shape.ne[0] : 1;
+}
+
+std::vector<Chunk> cut_into_chunks(const std::vector<PlannedTensor>& tensors) {
+    std::vector<Chunk> chunks;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        const int64_t n = tensors[i].target.shape.elements();
+        const int64_t row = row_elements(tensors[i]);
+        const int64_t step = std::max<int64_t>(kChunkElements / row, 1) * row;
+        for (int64_t first = 0; first < n; first += step) {
+            chunks.push_back({i, first, std::min(step, n - first)});
+        }
+    }
+    return chunks;
+}
+
+uint64_t chunk_source_bytes(const PlannedTensor& tensor, const Chunk& chunk) {
+    return data_bytes(tensor.source->type(), chunk.n);
+}
+
+// Block types and F16 have a bounded range; what does not fit would turn into nonsense silently.
+void check_range(const PlannedTensor& tensor, std::span<const float> values,
+                 const std::string& file) {
+    const bool f16 = tensor.target.type == TensorType::f16;
+    if (!f16 && !is_quantized(tensor.target.type)) {
+        return;
+    }
+    const float limit = f16 ? 65504.0f : std::numeric_limits<float>::max();
+    const auto beyond = std::find_if(values.begin(), values.end(),
+                                     [&](float value) { return !(std::abs(value) <= limit); });
+    if (beyond != values.end()) {
+        fail(ErrorKind::bad_file, file, ": tensor ", tensor.target.name, " holds ", *beyond,
+             ", which ", type_name(tensor.target.type),
+             " cannot; keep it in 32 bits with --tensor-type '", tensor.target.name, "=F32'");
+    }
+}
+
+// What one thread needs while it converts.
+struct Scratch {
+    std::vector<float> values;
+    std::vector<float> read_back;
+    std::vector<std::byte> encoded;
+};
+
+void copy_chunk(GgufWriter& writer, const PlannedTensor& tensor, const Chunk& chunk) {
+    uint64_t offset = data_bytes(tensor.target.type, chunk.first);
+    for (const Piece& piece : tensor.source->stretch(chunk.first, chunk.n)) {
+        writer.write(chunk.tensor, offset, piece.bytes);
+        offset += piece.bytes.size();
+    }
+}
+
+void convert_chunk(GgufWriter& writer, const PlannedTensor& tensor, const Chunk& chunk,
+                   Scratch& scratch, const std::string& file) {
+    scratch.values.resize(static_cast<size_t>(chunk.n));
+    tensor.source->read_f32(chunk.first, scratch.values);
+    check_range(tensor, scratch.values, file);
+    const TensorType type = tensor.target.type;
+    scratch.encoded.resize(data_bytes(type, chunk.n));
+    const int64_t row = is_quantized(type) ? tensor.target.shape.ne[0] : chunk.n;
+    from_f32(type, scratch.values, row, scratch.encoded);
+    writer.write(chunk.tensor, data_bytes(type, chunk.first), scratch.encoded);
+}
+
+// Sums of squares of one tensor: of the source, and of what the file differs by.
+struct Sums {
+    double source = 0;
+    double difference = 0;
+
+    double relative() const {
+        return source > 0 ? std::sqrt(difference / source) : std::sqrt(difference);
+    }
+};
+
+Sums compare_chunk(const PlannedTensor& tensor, const TensorInfo& written, const Chunk& chunk,
+                   Scratch& scratch) {
+    scratch.values.resize(static_cast<size_t>(chunk.n));
+    scratch.read_back.resize(static_cast<size_t>(chunk.n));
+    tensor.source->read_f32(chunk.first, scratch.values);
+    const TensorType type = tensor.target.type;
+    to_f32(type, written.bytes.subspan(data_bytes(type, chunk.first), data_bytes(type, chunk.n)),
+           scratch.read_back);
+    Sums sums;
+    for (size_t i = 0; i < scratch.values.size(); ++i) {
+        const double value = static_cast<double>(scratch.values[i]);
+        const double difference = static_cast<double>(scratch.read_back[i]) - value;
+        sums.source += value * value;
+        sums.difference += difference * difference;
+    }
+    return sums;
+}
+
+// Runs work over all chunks and reports the source bytes that are done.
+void for_each_chunk(const std::vector<PlannedTensor>& tensors, const WorkOptions& options,
+                    const std::function<void(const Chunk&, Scratch&)>& work) {
+    const std::vector<Chunk> chunks = cut_into_chunks(tensors);
+    std::vector<Scratch> scratch(static_cast<size_t>(options.n_threads));
+    std::atomic<uint64_t> done = 0;
+    for_each_parallel(
+        chunks.size(), options.n_threads, *options.cancel,
+        [&](size_t i, size_t thread) {
+            work(chunks[i], scratch[thread]);
+            done += chunk_source_bytes(tensors[chunks[i].tensor], chunks[i]);
+        },
+        [&] { options.progress(done); });
+}
+
+}  // namespace
+
+uint64_t source_bytes(const std::vector<PlannedTensor>& tensors) {
+    uint64_t bytes = 0;
+    for (const PlannedTensor& tensor : tensors) {
+        bytes += data_bytes(tensor.source->type(), tensor.source->shape.elements());
+    }
+    return bytes;
+}
+
+void write_tensors(GgufWriter& writer, const std::vector<PlannedTensor>& tensors,
+                   const WorkOptions& options) {
+    for_each_chunk(tensors, options, [&](const Chunk& chunk, Scratch& scratch) {
+        const PlannedTensor& tensor = tensors[chunk.tensor];
+        if (tensor.source->same_type_throughout() && tensor.source->type() == tensor.target.type) {
+            copy_chunk(writer, tensor, chunk);
+        } else {
+            convert_chunk(writer, tensor, chunk, scratch, options.source_file);
+        }
+    });
+}
+
+std::vector<TypeError> verify_tensors(const std::filesystem::path& file,
+                                      const std::vector<PlannedTensor>& tensors,
+                                      const WorkOptions& options) {
+    const TensorSource written = TensorSource::open(file);
+    std::vector<const TensorInfo*> read_back;
+    for (const PlannedTensor& tensor : tensors) {
+        const TensorInfo* found = written.find(tensor.target.name);
+        check(found != nullptr && found->type == tensor.target.type &&
+                  found->shape == tensor.target.shape,
+              ErrorKind::internal, file.string(), ": tensor ", tensor.target.name,
+              " did not come back as it was written");
+        read_back.push_back(found);
+    }
+    std::vector<Sums> sums(tensors.size());
+    std::mutex mutex;
+    for_each_chunk(tensors, options, [&](const Chunk& chunk, Scratch& scratch) {
+        const Sums part =
+            compare_chunk(tensors[chunk.tensor], *read_back[chunk.tensor], chunk, scratch);
+        const std::lock_guard lock(mutex);
+        sums[chunk.tensor].source += part.source;
+        sums[chunk.tensor].difference += part.difference;
+    });
+
+    std::map<std::string, TypeError> errors;
+    std::map<std::string, Sums> totals;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        const TensorType type = tensors[i].target.type;
+        TypeError& error = errors[type_name(type)];
+        Sums& total = totals[type_name(type)];
+        const double relative = sums[i].relative();
+        error.type = type;
+        ++error.n_tensors;
+        total.source += sums[i].source;
+        total.difference += sums[i].difference;
+        // Written so that a NaN counts as the worst.
+        if (error.worst_tensor.empty() || !(relative <= error.worst_error)) {
+            error.worst_error = relative;
+            error.worst_tensor = tensors[i].target.name;
+        }
+    }
+    std::vector<TypeError> result;
+    for (auto& [name, error] : errors) {
+        error.relative_error = totals[name].relative();
+        error.within_limit = error.worst_error <= error_limit(error.type);
+        result.push_back(error);
+    }
+    return result;
+}
+
+double error_limit(TensorType type) {
+    // The worst case of one block: every value off by half a step d, one of them at the top of the
+    // range. For n values of b bits that is sqrt(n) / 2^b, doubled for scales that are rounded too.
+    switch (type) {
+        case TensorType::f32:
+            return 1e-7;
+        case TensorType::f16:
+            return 1e-3;
+        case TensorType::bf16:
+            return 4e-3;
+        case TensorType::q8_0:
+            return 0.045;
+        case TensorType::q6_k:
+            return 0.125;
+        case TensorType::q5_k:
+        case TensorType::q5_0:
+        case TensorType::q5_1:
+            return 0.36;
+        case TensorType::q4_k:
+        case TensorType::q4_0:
+        case TensorType::q4_1:
+        case TensorType::iq4_nl:
+        case TensorType::iq4_xs:
+        case TensorType::mxfp4:
+            return 0.71;
+        default:
+            return 1.0;
+    }
+}
+
+}  // namespace flux2::convert

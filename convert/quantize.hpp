@@ -1,0 +1,54 @@
+// Converts tensors chunk by chunk on all cores, straight into the file, and reads them back.
+#pragma once
+
+#include "store/checkpoint.hpp"
+#include "store/gguf_writer.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace flux2::convert {
+
+struct PlannedTensor {
+    const ModelTensor* source = nullptr;
+    GgufTensor target;
+};
+
+struct WorkOptions {
+    int n_threads = 1;
+    const std::atomic<bool>* cancel = nullptr;
+    std::string source_file;                       // for errors
+    std::function<void(uint64_t bytes)> progress;  // source bytes done so far
+};
+
+// Bytes of all sources, the measure of progress.
+uint64_t source_bytes(const std::vector<PlannedTensor>& tensors);
+
+// Fills every tensor of the writer; `tensors` are in the writer's order. Memory beyond the mapped
+// files stays at a few megabytes a thread. Throws bad_file for values the target type cannot hold.
+void write_tensors(GgufWriter& writer, const std::vector<PlannedTensor>& tensors,
+                   const WorkOptions& options);
+
+// How far the values of one type in a written file are from their source.
+struct TypeError {
+    TensorType type = TensorType::f32;
+    int n_tensors = 0;
+    double relative_error = 0;  // root mean square of the difference over that of the source
+    bool within_limit = false;
+    std::string worst_tensor;
+    double worst_error = 0;
+};
+
+// Reads `file` back and compares every value with its source. Sorted by type name.
+std::vector<TypeError> verify_tensors(const std::filesystem::path& file,
+                                      const std::vector<PlannedTensor>& tensors,
+                                      const WorkOptions& options);
+
+// The largest relative error a sound file can show for this type.
+double error_limit(TensorType type);
+
+}  // namespace flux2::convert

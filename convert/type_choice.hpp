@@ -1,0 +1,49 @@
+// Which tensor gets which type.
+#pragma once
+
+#include "store/checkpoint.hpp"
+#include "store/inventory.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace flux2::convert {
+
+// A name users give to --type: a plain type, or a mix of several.
+struct FileType {
+    const char* name;
+    TensorType base;
+    uint32_t number;  // general.file_type, llama.cpp's numbering
+};
+
+// Throws bad_argument, listing the known ones. Case does not matter.
+const FileType& parse_file_type(const std::string& name);
+
+// "REGEX=TYPE" of --tensor-type. Throws bad_argument.
+struct TypeOverride {
+    std::regex pattern;
+    TensorType type;
+};
+TypeOverride parse_type_override(const std::string& text);
+
+struct TypeRequest {
+    const FileType* file_type = nullptr;
+    std::vector<TypeOverride> overrides;  // the first that matches wins
+};
+
+struct TypeChoice {
+    TensorType type = TensorType::f32;
+    // Set when the wanted type does not fit the row length.
+    std::optional<TensorType> wanted;
+};
+
+// `sizes` tells the text encoder's number of layers and heads; unused for other components.
+TypeChoice choose_type(const TypeRequest& request, Component component,
+                       const ExpectedTensor& tensor, TensorType source_type,
+                       const Qwen3Sizes& sizes, bool tied_embeddings);
+
+}  // namespace flux2::convert
