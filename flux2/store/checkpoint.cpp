@@ -205,8 +205,9 @@ void Checkpoint::collect_tensors() {
             parts.swap_halves = place.swap_halves;
         }
         const auto part = static_cast<size_t>(place.part);
-        check(part < parts.tensors.size() && parts.tensors[part] == nullptr, ErrorKind::bad_file,
-              file(), ": tensor ", tensor.name, " stands for ", place.name,
+        check(parts.tensors.size() == static_cast<size_t>(place.n_parts) &&
+                  parts.tensors[part] == nullptr,
+              ErrorKind::bad_file, file(), ": tensor ", tensor.name, " stands for ", place.name,
               ", which the file also has under another name; it mixes two layouts");
         parts.tensors[part] = &tensor;
     }
@@ -220,6 +221,9 @@ void Checkpoint::collect_tensors() {
             check(first || tensor->shape.ne[0] == model_tensor.shape.ne[0], ErrorKind::bad_file,
                   file(), ": tensor ", tensor->name, " has rows of ", tensor->shape.ne[0],
                   ", its siblings of ", model_tensor.shape.ne[0]);
+            check(parts.tensors.size() == 1 || tensor->shape.n_dims == 2, ErrorKind::bad_file,
+                  file(), ": tensor ", tensor->name, " has shape ", to_string(tensor->shape),
+                  ", a matrix is expected");
             if (first) {
                 model_tensor.shape = tensor->shape;
             } else {

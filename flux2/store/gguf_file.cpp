@@ -124,8 +124,10 @@ Metadata read_metadata(const std::string& file, Cursor& cursor, uint64_t n_keys)
     for (uint64_t i = 0; i < n_keys; ++i) {
         const std::string key = cursor.read_string("a metadata key");
         const std::string where = concat(file, ": metadata key ", key);
-        check(!key.empty() && !metadata.contains(key), ErrorKind::bad_file, where,
-              key.empty() ? "(empty) makes no sense" : " stands twice", "; the file is broken");
+        check(!key.empty() && key.find('\0') == std::string::npos, ErrorKind::bad_file, where,
+              " is empty or holds a zero byte; the file is broken");
+        check(!metadata.contains(key), ErrorKind::bad_file, where,
+              " stands twice; the file is broken");
         metadata.set(key, read_typed(where, cursor));
     }
     return metadata;

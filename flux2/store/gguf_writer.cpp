@@ -71,6 +71,8 @@ struct SetValue {
 }  // namespace
 
 GgufLayout lay_out_gguf(const Metadata& metadata, const std::vector<GgufTensor>& tensors) {
+    check(!metadata.contains(GGUF_KEY_GENERAL_ALIGNMENT), ErrorKind::internal,
+          GGUF_KEY_GENERAL_ALIGNMENT, " is ours to choose: ggml's default");
     const gguf_context_ptr gguf(gguf_init_empty());
     for (const auto& [key, value] : metadata.entries()) {
         std::visit(SetValue{gguf.get(), key.c_str()}, value);
@@ -108,7 +110,8 @@ GgufWriter::GgufWriter(const std::filesystem::path& path, const Metadata& metada
 
 void GgufWriter::write(size_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
     const GgufTensor& t = tensors_.at(tensor);
-    check(offset + bytes.size() <= data_bytes(t.type, t.shape.elements()), ErrorKind::internal,
+    const uint64_t size = data_bytes(t.type, t.shape.elements());
+    check(offset <= size && bytes.size() <= size - offset, ErrorKind::internal,
           "writing past the end of tensor ", t.name);
     file_.write_at(layout_.tensor_offsets[tensor] + offset, bytes);
 }

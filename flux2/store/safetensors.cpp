@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -186,6 +187,7 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
     std::map<std::string, std::string> take() { return std::move(shards_); }
 
     bool start_object(size_t) override {
+        check_scalar();
         check(++depth_ <= kMaxDepth, ErrorKind::bad_file, file_,
               ": is nested too deeply for an index; the file is broken");
         in_map_ = in_map_ || (depth_ == 2 && key_ == "weight_map");
@@ -253,6 +255,11 @@ TensorDirectory parse_safetensors(const std::string& file, std::span<const std::
           ErrorKind::bad_file, file, ": claims a header of ", header_bytes, " bytes in a file of ",
           bytes.size(), "; it is truncated or not a safetensors file");
     const auto header = bytes.subspan(sizeof(header_bytes), header_bytes);
+    // The JSON parser takes a zero byte for the end of its input.
+    check(std::find(header.begin(), header.end(), std::byte{0}) == header.end(),
+          ErrorKind::bad_file, file,
+          ": the header holds a zero byte, which is not valid JSON; the "
+          "file is broken or not a safetensors file");
     HeaderReader reader(file, bytes.subspan(sizeof(header_bytes) + header_bytes));
     const auto* text = reinterpret_cast<const char*>(header.data());
     nlohmann::json::sax_parse(text, text + header.size(), &reader);

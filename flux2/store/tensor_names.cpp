@@ -163,9 +163,9 @@ std::string substitute(std::string_view target, const std::vector<std::string_vi
         if (c == '#' || c == '*') {
             name += matched[next++];
         } else if (c == '~') {
-            // One digit: autoencoders have four levels. Others give a name that fits nothing.
-            const char level = matched[next++].front();
-            name += level <= '3' ? std::to_string('3' - level) : "?";
+            // Autoencoders have four levels. Any other number gives a name that fits nothing.
+            const std::string_view level = matched[next++];
+            name += level.size() == 1 && level <= "3" ? std::to_string('3' - level[0]) : "?";
         } else {
             name += c;
         }

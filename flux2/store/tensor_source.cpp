@@ -49,13 +49,20 @@ std::string file_name(const fs::path& path) {
     return path.filename().string();
 }
 
+// A path too long for the system does not exist either.
+bool is_there(const fs::path& path) {
+    std::error_code ignored;
+    return fs::exists(path, ignored);
+}
+
 }  // namespace
 
 TensorSource::TensorSource(fs::path path, FileFormat format)
     : path_(std::move(path)), format_(format) {}
 
 TensorSource TensorSource::open(const fs::path& path) {
-    if (fs::is_directory(path)) {
+    std::error_code ignored;
+    if (fs::is_directory(path, ignored)) {
         return open_folder(path);
     }
     if (file_name(path).ends_with(kIndexSuffix)) {
@@ -83,7 +90,7 @@ TensorSource TensorSource::open_index(const fs::path& index) {
     }
     for (const std::string& shard : shards) {
         const fs::path path = index.parent_path() / shard;
-        check(fs::exists(path), ErrorKind::bad_file, index.string(), " names the shard ", shard,
+        check(is_there(path), ErrorKind::bad_file, index.string(), " names the shard ", shard,
               ", which is missing; download it into the same folder");
         TensorDirectory directory = source.map_file(path);
         for (TensorInfo& tensor : directory.tensors) {
@@ -108,7 +115,7 @@ TensorSource TensorSource::open_shards(const fs::path& shard) {
     TensorSource source(shard, FileFormat::safetensors);
     for (int i = 1; i <= name.n_shards; ++i) {
         const fs::path path = shard.parent_path() / name.file_name(i);
-        check(fs::exists(path), ErrorKind::bad_file, path.string(), ": missing shard ", i, " of ",
+        check(is_there(path), ErrorKind::bad_file, path.string(), ": missing shard ", i, " of ",
               name.n_shards, "; download it into the same folder");
         TensorDirectory directory = source.map_file(path);
         std::move(directory.tensors.begin(), directory.tensors.end(),
@@ -119,28 +126,24 @@ TensorSource TensorSource::open_shards(const fs::path& shard) {
 }
 
 TensorSource TensorSource::open_folder(const fs::path& folder) {
-    std::vector<fs::path> candidates;
+    std::set<fs::path> candidates;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
         const std::string name = file_name(entry.path());
-        const auto shard = parse_shard_name(name);
-        // The first shard, or else any that is there, stands for all of them.
-        const bool later_shard = shard && entry.path() != folder / shard->file_name(1) &&
-                                 fs::exists(folder / shard->file_name(1));
-        const bool indexed =
-            shard && fs::exists(folder / (shard->stem + std::string(kIndexSuffix)));
-        if (name.ends_with(kIndexSuffix) ||
-            (name.ends_with(".safetensors") && !later_shard && !indexed) ||
-            name.ends_with(".gguf")) {
-            candidates.push_back(entry.path());
+        if (const auto shard = parse_shard_name(name)) {
+            // The index stands for all its shards, else the first one does, there or not.
+            const fs::path index = folder / (shard->stem + std::string(kIndexSuffix));
+            candidates.insert(is_there(index) ? index : folder / shard->file_name(1));
+        } else if (name.ends_with(kIndexSuffix) || name.ends_with(".safetensors") ||
+                   name.ends_with(".gguf")) {
+            candidates.insert(entry.path());
         }
     }
-    std::sort(candidates.begin(), candidates.end());
     check(!candidates.empty(), ErrorKind::bad_file, folder.string(),
           ": holds no .safetensors or .gguf file");
     check(candidates.size() == 1, ErrorKind::bad_file, folder.string(), ": holds several models, ",
-          file_name(candidates.front()), " and ", file_name(candidates.back()),
+          file_name(*candidates.begin()), " and ", file_name(*candidates.rbegin()),
           " among them; name the one you mean");
-    return open(candidates.front());
+    return open(*candidates.begin());
 }
 
 const TensorInfo* TensorSource::find(std::string_view name) const {

@@ -211,10 +211,11 @@ bool converts_to_f32(TensorType type) {
 void to_f32(TensorType type, std::span<const std::byte> bytes, std::span<float> out) {
     static const std::array<float, 256> e4m3 = f8_table(4, true);
     static const std::array<float, 256> e5m2 = f8_table(5, false);
-    check(
-        bytes.size() == data_bytes(type, static_cast<int64_t>(out.size())) && converts_to_f32(type),
-        ErrorKind::internal, "to_f32: ", bytes.size(), " bytes of ", type_name(type), " are not ",
-        out.size(), " values");
+    const auto n = static_cast<int64_t>(out.size());
+    check(n % block_elements(type) == 0 && bytes.size() == data_bytes(type, n) &&
+              converts_to_f32(type),
+          ErrorKind::internal, "to_f32: ", bytes.size(), " bytes of ", type_name(type), " are not ",
+          n, " values");
     switch (type) {
         case TensorType::f32:
             std::memcpy(out.data(), bytes.data(), bytes.size());

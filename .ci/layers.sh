@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Fails when an include looks up the stairs. The table is the one in docs/architecture.md.
+set -u
+cd "$(dirname "$0")/.."
+status=0
+
+# Includes of our own rooms ("room/file.hpp") in folder $1 must match $2; ggml is allowed when $3 is yes.
+check_room() {
+    local folder=$1 allowed=$2 ggml=$3 found
+    [ -d "$folder" ] || return 0
+    found=$(grep -rnE '^#include "[a-z_]+/' "$folder" --include='*.[ch]pp' --include='*.cu' | grep -vE "#include \"($allowed)/")
+    if [ "$ggml" = no ]; then
+        found+=$(grep -rnE '^#include [<"](ggml|gguf)' "$folder" --include='*.[ch]pp')
+    fi
+    if [ -n "$found" ]; then
+        printf '%s looks where it may not (allowed: %s; ggml: %s):\n%s\n' "$folder" "$allowed" "$ggml" "$found" >&2
+        status=1
+    fi
+}
+
+check_room flux2/base 'base' no
+check_room flux2/image 'base|image' no
+check_room flux2/text 'base|text' no
+check_room flux2/store 'base|store' yes
+check_room flux2/compute 'base|store|compute' yes
+check_room flux2/models 'base|compute|models' yes
+check_room flux2/pipeline 'base|image|text|store|compute|models|pipeline' yes
+check_room convert 'base|store' no
+
+# In store/ only the files about ggml's own formats know ggml.
+found=$(grep -rlE '^#include [<"](ggml|gguf)' flux2/store | grep -vE 'store/(gguf_file|gguf_writer|tensor_type)\.cpp$')
+# Public headers know the standard library and each other.
+found+=$(grep -rnE '^#include' flux2/include | grep -vE '#include <(flux2/[a-z_]+\.(hpp|h)|[a-z_]+(\.h)?)>')
+if [ -n "$found" ]; then
+    printf 'These includes do not belong there:\n%s\n' "$found" >&2
+    status=1
+fi
+exit $status

@@ -1,0 +1,60 @@
+# Short names for the usual CMake lines. `make` builds; `make test` and `make demo` need nothing prepared.
+JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
+CMAKE_ARGS ?=
+PREFIX ?= /usr/local
+
+.PHONY: all setup test demo cuda metal vulkan asan fuzz bench format check install clean
+
+all: setup
+	@mkdir -p build
+	@cmake --preset release $(CMAKE_ARGS) > build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	cmake --build build -j $(JOBS)
+
+# Installs what is missing; silent when nothing is. FLUX2_SKIP_SETUP=1 leaves the machine alone.
+setup:
+	@scripts/setup.sh
+
+test: all
+	ctest --test-dir build --output-on-failure -j $(JOBS)
+
+demo: all
+	scripts/demo.sh
+
+cuda: setup
+	cmake --preset cuda $(CMAKE_ARGS)
+	cmake --build build-cuda -j $(JOBS)
+
+metal vulkan: setup
+	cmake -B build-$@ -DFLUX2_$(shell echo $@ | tr a-z A-Z)=ON $(CMAKE_ARGS)
+	cmake --build build-$@ -j $(JOBS)
+
+# The tests once more, with the address and undefined-behaviour sanitizers.
+asan: setup
+	cmake --preset asan $(CMAKE_ARGS)
+	cmake --build build-asan -j $(JOBS)
+	ctest --test-dir build-asan --output-on-failure -j $(JOBS)
+
+fuzz:
+	scripts/setup.sh developer
+	cmake --preset fuzz $(CMAKE_ARGS)
+	cmake --build build-fuzz -j $(JOBS) --target fuzz_safetensors fuzz_gguf
+	tests/fuzz/run.sh $(or $(SECONDS_EACH),30)
+
+bench: all
+	scripts/bench_convert.sh
+
+format:
+	scripts/setup.sh developer
+	git ls-files '*.cpp' '*.hpp' '*.c' '*.h' '*.cu' | xargs clang-format -i
+
+# Formatting and layers, without building anything.
+check:
+	scripts/setup.sh developer
+	git ls-files '*.cpp' '*.hpp' '*.c' '*.h' '*.cu' | xargs clang-format --dry-run --Werror
+	.ci/layers.sh
+
+install: all
+	cmake --install build --prefix $(PREFIX)
+
+clean:
+	rm -rf build build-*

@@ -1,0 +1,43 @@
+// Counts what the whole binary allocates. A file of its own: inlined into other code the
+// replacements below confuse the compiler's warnings.
+#include "support.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+std::atomic<size_t> largest_allocation = 0;
+
+}  // namespace
+
+// The whole binary allocates through these, so that a test can see how much was asked for.
+void* operator new(size_t size) {
+    size_t known = largest_allocation.load();
+    while (size > known && !largest_allocation.compare_exchange_weak(known, size)) {
+    }
+    if (void* memory = std::malloc(std::max<size_t>(size, 1))) {
+        return memory;
+    }
+    throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, size_t) noexcept {
+    std::free(memory);
+}
+
+namespace flux2::test {
+
+AllocationWatch::AllocationWatch() {
+    largest_allocation = 0;
+}
+
+size_t AllocationWatch::largest() const {
+    return largest_allocation;
+}
+
+}  // namespace flux2::test

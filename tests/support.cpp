@@ -1,0 +1,153 @@
+#include "support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+namespace flux2::test {
+namespace fs = std::filesystem;
+
+TemporaryFolder::TemporaryFolder() {
+    std::random_device random;
+    do {
+        path_ = fs::temp_directory_path() / ("flux2-tests-" + std::to_string(random()));
+    } while (!fs::create_directory(path_));
+}
+
+TemporaryFolder::~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+}
+
+std::vector<std::string> TemporaryFolder::names() const {
+    std::vector<std::string> names;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
+        names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+fs::path fixture(std::string_view path) {
+    return fs::path(FLUX2_TEST_FIXTURES) / path;
+}
+
+void write_file(const fs::path& path, std::span<const std::byte> bytes) {
+    std::ofstream file(path, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+    file.close();
+    REQUIRE_MESSAGE(file.good(), "cannot write " << path.string());
+}
+
+void write_file(const fs::path& path, std::string_view text) {
+    write_file(path, std::as_bytes(std::span(text)));
+}
+
+Bytes read_file(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    REQUIRE_MESSAGE(file.good(), "cannot read " << path.string());
+    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    return bytes_of(text);
+}
+
+Bytes bytes_of(std::string_view text) {
+    const auto bytes = std::as_bytes(std::span(text));
+    return Bytes(bytes.begin(), bytes.end());
+}
+
+CaughtError error_of(const std::function<void()>& function) {
+    try {
+        function();
+    } catch (const Error& error) {
+        return {error.kind(), error.what()};
+    } catch (const std::exception& other) {
+        FAIL("threw something other than an Error: " << std::string(other.what()));
+    }
+    FAIL("threw nothing");
+    return {};
+}
+
+ByteWriter& ByteWriter::string(std::string_view text) {
+    return u64(text.size()).raw(text);
+}
+
+ByteWriter& ByteWriter::raw(std::span<const std::byte> bytes) {
+    for (const std::byte byte : bytes) {
+        bytes_.push_back(byte);
+    }
+    return *this;
+}
+
+ByteWriter& ByteWriter::raw(std::string_view text) {
+    return raw(std::as_bytes(std::span(text)));
+}
+
+ByteWriter& ByteWriter::pad(size_t alignment) {
+    while (bytes_.size() % alignment != 0) {
+        bytes_.push_back(std::byte{0});
+    }
+    return *this;
+}
+
+Bytes safetensors(std::string_view header, std::span<const std::byte> data) {
+    return ByteWriter().u64(header.size()).raw(header).raw(data).bytes();
+}
+
+TestTensor counting_tensor(const std::string& name, const std::vector<int64_t>& shape,
+                           float first) {
+    int64_t n = 1;
+    for (const int64_t size : shape) {
+        n *= size;
+    }
+    std::vector<float> values;
+    for (int64_t i = 0; i < n; ++i) {
+        values.push_back(first + static_cast<float>(i));
+    }
+    return {.name = name, .shape = shape, .data = bytes_of(values)};
+}
+
+Bytes safetensors_of(const std::vector<TestTensor>& tensors) {
+    std::string header = "{";
+    Bytes data;
+    for (const TestTensor& tensor : tensors) {
+        const char* dtype = tensor.type == TensorType::f16       ? "F16"
+                            : tensor.type == TensorType::bf16    ? "BF16"
+                            : tensor.type == TensorType::i64     ? "I64"
+                            : tensor.type == TensorType::f8_e4m3 ? "F8_E4M3"
+                                                                 : "F32";
+        std::string sizes;
+        for (auto size = tensor.shape.rbegin(); size != tensor.shape.rend(); ++size) {
+            sizes += sizes.empty() ? "" : ",";
+            sizes += std::to_string(*size);
+        }
+        const size_t begin = data.size();
+        data.insert(data.end(), tensor.data.begin(), tensor.data.end());
+        header += header.size() > 1 ? "," : "";
+        header += "\"" + tensor.name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":[" + sizes +
+                  "],\"data_offsets\":[" + std::to_string(begin) + "," +
+                  std::to_string(data.size()) + "]}";
+    }
+    return safetensors(header + "}", data);
+}
+
+Bytes gguf_of(const std::vector<TestTensor>& tensors) {
+    constexpr size_t kAlignment = 32;
+    ByteWriter file;
+    file.raw("GGUF").u32(3).u64(tensors.size()).u64(0);
+    ByteWriter data;
+    for (const TestTensor& tensor : tensors) {
+        file.string(tensor.name).u32(static_cast<uint32_t>(tensor.shape.size()));
+        for (const int64_t size : tensor.shape) {
+            file.put(size);
+        }
+        file.put(static_cast<int32_t>(tensor.type)).u64(data.bytes().size());
+        data.raw(tensor.data).pad(kAlignment);
+    }
+    return file.pad(kAlignment).raw(data.bytes()).bytes();
+}
+
+}  // namespace flux2::test

@@ -1,0 +1,120 @@
+// What the tests share: temporary folders, errors as values, and builders of tensor files that know
+// nothing of the code under test, so that they can build broken ones.
+#pragma once
+
+#include <flux2/error.hpp>
+#include "store/tensor_type.hpp"
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace flux2::test {
+
+using Bytes = std::vector<std::byte>;
+
+// An empty folder of its own, removed with everything in it.
+class TemporaryFolder {
+  public:
+    TemporaryFolder();
+    ~TemporaryFolder();
+    TemporaryFolder(const TemporaryFolder&) = delete;
+    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+    const std::filesystem::path& path() const { return path_; }
+    std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+    // The names of the files in it, sorted.
+    std::vector<std::string> names() const;
+
+  private:
+    std::filesystem::path path_;
+};
+
+// A file under tests/fixtures.
+std::filesystem::path fixture(std::string_view path);
+
+void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
+void write_file(const std::filesystem::path& path, std::string_view text);
+Bytes read_file(const std::filesystem::path& path);
+
+Bytes bytes_of(std::string_view text);
+template <typename T>
+Bytes bytes_of(const std::vector<T>& values) {
+    Bytes bytes(values.size() * sizeof(T));
+    if (!values.empty()) {
+        std::memcpy(bytes.data(), values.data(), bytes.size());
+    }
+    return bytes;
+}
+
+struct CaughtError {
+    ErrorKind kind = ErrorKind::internal;
+    std::string message;
+
+    bool mentions(std::string_view text) const { return message.find(text) != std::string::npos; }
+};
+
+// Runs the function and returns the Error it throws. The test fails when it throws none, or
+// anything else.
+CaughtError error_of(const std::function<void()>& function);
+
+// The largest single allocation while the object lives, on any thread.
+class AllocationWatch {
+  public:
+    AllocationWatch();
+    size_t largest() const;
+};
+
+// Little-endian values one after another, as both formats have them.
+class ByteWriter {
+  public:
+    template <typename T>
+    ByteWriter& put(T value) {
+        static_assert(std::is_arithmetic_v<T> && std::endian::native == std::endian::little);
+        return raw(std::as_bytes(std::span(&value, 1)));
+    }
+    ByteWriter& u32(uint32_t value) { return put(value); }
+    ByteWriter& u64(uint64_t value) { return put(value); }
+    // GGUF's form: the length, then the bytes.
+    ByteWriter& string(std::string_view text);
+    ByteWriter& raw(std::span<const std::byte> bytes);
+    ByteWriter& raw(std::string_view text);
+    // Zeros up to a multiple of the alignment.
+    ByteWriter& pad(size_t alignment);
+
+    const Bytes& bytes() const { return bytes_; }
+
+  private:
+    Bytes bytes_;
+};
+
+// A safetensors file from its JSON header, right or wrong, and its data.
+Bytes safetensors(std::string_view header, std::span<const std::byte> data = {});
+
+// A tensor for the builders below; the shape is in ggml order, fastest first.
+struct TestTensor {
+    std::string name;
+    std::vector<int64_t> shape;
+    Bytes data;
+    TensorType type = TensorType::f32;
+};
+
+// Values counting up from `first`.
+TestTensor counting_tensor(const std::string& name, const std::vector<int64_t>& shape,
+                           float first = 0.0f);
+
+// A correct safetensors file of F32, F16, BF16, I64 or F8 tensors.
+Bytes safetensors_of(const std::vector<TestTensor>& tensors);
+
+// A correct GGUF file without metadata.
+Bytes gguf_of(const std::vector<TestTensor>& tensors);
+
+}  // namespace flux2::test

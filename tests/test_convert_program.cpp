@@ -1,0 +1,133 @@
+// flux2-convert as users run it: exit codes, messages, what is left on disk.
+#include "program.hpp"
+#include "store/tensor_source.hpp"
+#include "support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+namespace flux2::convert {
+namespace {
+
+namespace fs = std::filesystem;
+using test::fixture;
+
+test::ProgramResult convert(const std::string& arguments) {
+    return test::run_program(std::string(FLUX2_CONVERT_PROGRAM) + " " + arguments);
+}
+
+std::string klein(const std::string& part) {
+    return fixture("klein/" + part + ".safetensors").string();
+}
+
+TEST_CASE("one input gives one file and one line") {
+    const test::TemporaryFolder folder;
+    const auto result = convert(klein("flux2") + " -o " + (folder / "x.gguf").string());
+    CHECK(result.exit_code == 0);
+    CHECK(result.err.empty());
+    CHECK(result.out.find("variant klein") != std::string::npos);
+    CHECK(result.out.find("29 tensors") != std::string::npos);
+    CHECK(folder.names() == std::vector<std::string>{"x.gguf"});
+}
+
+TEST_CASE("several inputs go to a folder under fixed names") {
+    const test::TemporaryFolder folder;
+    const auto result = convert(klein("vae") + " " + klein("text_encoder") + " " + klein("flux2") +
+                                " --verify -t Q4_0 -o " + (folder / "out").string());
+    CHECK(result.exit_code == 0);
+    CHECK(result.out.find("verify Q4_0") != std::string::npos);
+    CHECK(result.err.find("no tokenizer.json") != std::string::npos);
+    for (const char* name : {"transformer.gguf", "text_encoder.gguf", "vae.gguf"}) {
+        CHECK(fs::exists(folder / "out" / name));
+    }
+}
+
+TEST_CASE("a diffusers folder gives all its parts") {
+    const test::TemporaryFolder folder;
+    for (const auto& [part, file] :
+         {std::pair{"transformer", "flux2"}, {"text_encoder", "text_encoder"}, {"vae", "vae"}}) {
+        fs::create_directories(folder / "model" / part);
+        fs::copy_file(klein(file), folder / "model" / part / "diffusion_pytorch_model.safetensors");
+    }
+    test::write_file(folder / "model/model_index.json", R"({"is_distilled": false})");
+    fs::create_directories(folder / "model/tokenizer");
+    test::write_file(folder / "model/tokenizer/tokenizer.json",
+                     R"({"model": {"vocab": {"a": 0}, "merges": []}})");
+    const auto result = convert((folder / "model").string() + " -o " + (folder / "out").string());
+    CHECK(result.exit_code == 0);
+    const TensorSource transformer = TensorSource::open(folder / "out/transformer.gguf");
+    CHECK(transformer.metadata().get_string("flux2.variant") == "base");
+    const TensorSource text = TensorSource::open(folder / "out/text_encoder.gguf");
+    CHECK(text.metadata().contains("tokenizer.ggml.tokens"));
+    fs::remove_all(folder / "model/vae");
+    const auto incomplete =
+        convert((folder / "model").string() + " -o " + (folder / "other").string());
+    CHECK(incomplete.exit_code == 3);
+    CHECK(incomplete.err.find("vae") != std::string::npos);
+    CHECK_FALSE(fs::exists(folder / "other"));
+}
+
+TEST_CASE("a dry run prints the table and writes nothing") {
+    const test::TemporaryFolder folder;
+    const auto result =
+        convert(klein("flux2") + " --dry-run -t Q4_0 -o " + (folder / "x.gguf").string());
+    CHECK(result.exit_code == 0);
+    CHECK(result.out.find("single_blocks.1.linear2.weight") != std::string::npos);
+    CHECK(result.out.find("BF16     -> Q4_0") != std::string::npos);
+    CHECK(folder.names().empty());
+}
+
+TEST_CASE("usage errors exit with 2") {
+    const test::TemporaryFolder folder;
+    const std::string out = " -o " + (folder / "x.gguf").string();
+    for (const std::string& arguments : std::vector<std::string>{
+             "", "-o x", klein("flux2"), klein("flux2") + out + " --type Q7",
+             klein("flux2") + out + " --variant schnell", klein("flux2") + out + " --nonsense",
+             klein("flux2") + out + " --threads 0", klein("flux2") + out + " --threads many",
+             klein("flux2") + out + " --tensor-type '(=Q8_0'",
+             klein("flux2") + out + " --variant dev",
+             klein("text_encoder") + out + " --text-layers 9,x",
+             klein("text_encoder") + out + " --text-layers 9,99",
+             klein("flux2") + " -o " + folder.path().string(),
+             klein("flux2") + " -o " + klein("flux2")}) {
+        CAPTURE(arguments);
+        const auto result = convert(arguments);
+        CHECK(result.exit_code == 2);
+        CHECK(result.err.find("flux2-convert: ") == 0);
+        CHECK(folder.names().empty());
+    }
+}
+
+TEST_CASE("missing, broken and unfitting files exit with 3 and are named") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "broken.safetensors", std::string_view("not a model at all"));
+    test::Bytes truncated = test::read_file(klein("flux2"));
+    truncated.resize(truncated.size() / 2);
+    test::write_file(folder / "truncated.safetensors", truncated);
+    const size_t before = folder.names().size();
+    for (const char* name :
+         {"missing.safetensors", "broken.safetensors", "truncated.safetensors"}) {
+        CAPTURE(name);
+        const auto result =
+            convert((folder / name).string() + " -o " + (folder / "x.gguf").string());
+        CHECK(result.exit_code == 3);
+        CHECK(result.err.find(name) != std::string::npos);
+        CHECK(folder.names().size() == before);
+    }
+    const auto no_folder = convert(klein("flux2") + " -o " + (folder / "no/such/x.gguf").string());
+    CHECK(no_folder.exit_code == 3);
+    const auto twice =
+        convert(klein("flux2") + " " + klein("flux2") + " -o " + (folder / "out").string());
+    CHECK(twice.exit_code == 3);
+    CHECK_FALSE(fs::exists(folder / "out"));
+}
+
+TEST_CASE("help and version exit with 0") {
+    CHECK(convert("--help").out.find("--tensor-type") != std::string::npos);
+    CHECK(convert("--help").exit_code == 0);
+    CHECK(convert("--version").out.find("flux2-convert ") == 0);
+}
+
+}  // namespace
+}  // namespace flux2::convert

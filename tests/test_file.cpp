@@ -1,0 +1,236 @@
+#include "base/file.hpp"
+#include "support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#ifndef _WIN32
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#endif
+
+namespace fs = std::filesystem;
+using namespace flux2;
+using namespace flux2::test;
+
+TEST_CASE("a mapped file shows the bytes of the file") {
+    const TemporaryFolder folder;
+    write_file(folder / "data", "twelve bytes");
+    const MappedFile file(folder / "data");
+    CHECK(Bytes(file.bytes().begin(), file.bytes().end()) == bytes_of("twelve bytes"));
+    CHECK(file.path() == folder / "data");
+}
+
+TEST_CASE("the bytes of a mapped file stay where they are when it moves") {
+    const TemporaryFolder folder;
+    write_file(folder / "a", "first");
+    write_file(folder / "b", "second");
+    MappedFile a(folder / "a");
+    const std::byte* data = a.bytes().data();
+    MappedFile moved(std::move(a));
+    CHECK(moved.bytes().data() == data);
+    MappedFile b(folder / "b");
+    b = std::move(moved);
+    CHECK(b.bytes().data() == data);
+    CHECK(b.bytes().size() == 5);
+    CHECK(b.path() == folder / "a");
+}
+
+TEST_CASE("an empty file maps to no bytes") {
+    const TemporaryFolder folder;
+    write_file(folder / "empty", "");
+    CHECK(MappedFile(folder / "empty").bytes().empty());
+}
+
+TEST_CASE("mapping a missing file is refused by name") {
+    const TemporaryFolder folder;
+    const auto error = error_of([&] { MappedFile(folder / "nothing.gguf"); });
+    CHECK(error.kind == ErrorKind::bad_file);
+    CHECK(error.mentions((folder / "nothing.gguf").string()));
+    CHECK(error.mentions("no such file"));
+}
+
+TEST_CASE("mapping a path below a file is refused by name") {
+    const TemporaryFolder folder;
+    write_file(folder / "file", "x");
+    const auto error = error_of([&] { MappedFile(folder / "file/below"); });
+    CHECK(error.kind == ErrorKind::bad_file);
+    CHECK(error.mentions((folder / "file/below").string()));
+}
+
+TEST_CASE("mapping a folder is refused by name") {
+    const TemporaryFolder folder;
+    const auto error = error_of([&] { MappedFile(folder.path()); });
+    CHECK(error.kind == ErrorKind::bad_file);
+    CHECK(error.mentions(folder.path().string()));
+    CHECK(error.mentions("folder"));
+}
+
+TEST_CASE("a committed file replaces the old one and leaves no temporary") {
+    const TemporaryFolder folder;
+    write_file(folder / "out", "old and longer");
+    {
+        AtomicFile file(folder / "out");
+        file.write_at(0, bytes_of("new"));
+        CHECK(read_file(folder / "out") == bytes_of("old and longer"));
+        file.commit();
+    }
+    CHECK(read_file(folder / "out") == bytes_of("new"));
+    CHECK(folder.names() == std::vector<std::string>{"out"});
+}
+
+TEST_CASE("a file that is not committed leaves the old one whole and no temporary") {
+    const TemporaryFolder folder;
+    write_file(folder / "out", "old");
+    {
+        AtomicFile file(folder / "out");
+        file.write_at(0, bytes_of("half of the new"));
+        CHECK(fs::exists(file.temporary_path()));
+        CHECK(file.temporary_path().parent_path() == folder.path());
+    }
+    CHECK(read_file(folder / "out") == bytes_of("old"));
+    CHECK(folder.names() == std::vector<std::string>{"out"});
+}
+
+TEST_CASE("writes land at their offsets in any order and gaps are zeros") {
+    const TemporaryFolder folder;
+    {
+        AtomicFile file(folder / "out");
+        file.write_at(6, bytes_of("end"));
+        file.write_at(0, bytes_of("start"));
+        file.extend_to(12);
+        file.extend_to(4);  // never shorter
+        file.commit();
+    }
+    CHECK(read_file(folder / "out") == bytes_of(std::string("start\0end\0\0\0", 12)));
+}
+
+TEST_CASE("several threads write one file") {
+    const TemporaryFolder folder;
+    constexpr size_t kThreads = 4;
+    constexpr size_t kBytes = 10'000;
+    {
+        AtomicFile file(folder / "out");
+        std::vector<std::thread> threads;
+        for (size_t i = 0; i < kThreads; ++i) {
+            threads.emplace_back([&file, i] {
+                const Bytes part(kBytes, static_cast<std::byte>(i + 1));
+                file.write_at(i * kBytes, part);
+            });
+        }
+        for (std::thread& thread : threads) {
+            thread.join();
+        }
+        file.commit();
+    }
+    Bytes expected;
+    for (size_t i = 0; i < kThreads; ++i) {
+        expected.insert(expected.end(), kBytes, static_cast<std::byte>(i + 1));
+    }
+    CHECK(read_file(folder / "out") == expected);
+}
+
+TEST_CASE("writing into a folder that does not exist is refused") {
+    const TemporaryFolder folder;
+    const auto error = error_of([&] { AtomicFile(folder / "absent/out"); });
+    CHECK(error.kind == ErrorKind::bad_file);
+    CHECK(error.mentions((folder / "absent/out").string()));
+}
+
+#ifndef _WIN32
+namespace {
+
+// Starts a child that writes half a file under this name and waits; kills it there.
+void kill_a_writer(const fs::path& path) {
+    int ready[2] = {};
+    REQUIRE(pipe(ready) == 0);
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        try {
+            AtomicFile file(path);
+            file.write_at(0, bytes_of("half of the new"));
+            if (write(ready[1], "x", 1) == 1) {
+                pause();
+            }
+        } catch (...) {
+        }
+        _exit(1);
+    }
+    close(ready[1]);
+    char byte = 0;
+    const ssize_t n_read = read(ready[0], &byte, 1);
+    close(ready[0]);
+    CHECK(n_read == 1);
+    CHECK(kill(child, SIGKILL) == 0);
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFSIGNALED(status));
+}
+
+}  // namespace
+
+TEST_CASE("a killed writer leaves the old file whole") {
+    const TemporaryFolder folder;
+    write_file(folder / "out", "old");
+    kill_a_writer(folder / "out");
+    CHECK(read_file(folder / "out") == bytes_of("old"));
+}
+
+TEST_CASE("a killed writer leaves nothing under a new final name") {
+    const TemporaryFolder folder;
+    kill_a_writer(folder / "out");
+    CHECK_FALSE(fs::exists(folder / "out"));
+}
+#endif
+
+TEST_CASE("a size no disk has is refused with both numbers") {
+    const TemporaryFolder folder;
+    constexpr uint64_t kNeeded = uint64_t{1} << 62;
+    const auto error = error_of([&] { check_free_space(folder / "out", kNeeded); });
+    CHECK(error.kind == ErrorKind::out_of_disk);
+    CHECK(error.mentions((folder / "out").string()));
+    CHECK(error.mentions(std::to_string(kNeeded)));
+    // The free space may change between two looks at it, so only a number is asked for.
+    CHECK(error.message.find_first_of("0123456789", error.message.find("has only ")) ==
+          error.message.find("has only ") + 9);
+}
+
+TEST_CASE("a small size fits on the disk") {
+    const TemporaryFolder folder;
+    CHECK_NOTHROW(check_free_space(folder / "out", 1));
+    CHECK_NOTHROW(check_free_space("out", 1));
+}
+
+TEST_CASE("the free space of a missing folder is refused") {
+    const TemporaryFolder folder;
+    const auto error = error_of([&] { check_free_space(folder / "absent/out", 1); });
+    CHECK(error.kind == ErrorKind::bad_file);
+    CHECK(error.mentions((folder / "absent").string()));
+}
+
+TEST_CASE("a text file is read up to its limit") {
+    const TemporaryFolder folder;
+    write_file(folder / "text", std::string_view("a\0b\r\n", 5));
+    CHECK(read_text_file(folder / "text", 5) == std::string("a\0b\r\n", 5));
+    const auto error = error_of([&] { read_text_file(folder / "text", 4); });
+    CHECK(error.kind == ErrorKind::bad_file);
+    CHECK(error.mentions((folder / "text").string()));
+    CHECK(error.mentions("5 bytes"));
+    CHECK(error.mentions("at most 4"));
+}
+
+TEST_CASE("an empty text file is an empty text") {
+    const TemporaryFolder folder;
+    write_file(folder / "text", "");
+    CHECK(read_text_file(folder / "text", 10).empty());
+}
+
+TEST_CASE("a missing text file and a folder are refused") {
+    const TemporaryFolder folder;
+    CHECK(error_of([&] { read_text_file(folder / "absent", 10); }).mentions("absent"));
+    CHECK(error_of([&] { read_text_file(folder.path(), 10); }).kind == ErrorKind::bad_file);
+}
