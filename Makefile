@@ -37,7 +37,7 @@ asan: setup
 fuzz:
 	scripts/setup.sh developer
 	cmake --preset fuzz $(CMAKE_ARGS)
-	cmake --build build-fuzz -j $(JOBS) --target fuzz_safetensors fuzz_gguf
+	cmake --build build-fuzz -j $(JOBS) --target fuzz_safetensors fuzz_gguf fuzz_image
 	tests/fuzz/run.sh $(or $(SECONDS_EACH),30)
 
 bench: all

@@ -1,8 +1,12 @@
 # make install: programs, library, headers, the CMake package flux2 and a pkg-config file.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS flux2-convert RUNTIME)
+install(TARGETS flux2-cli RUNTIME)
+if(FLUX2_BUILD_CONVERT)
+    install(TARGETS flux2-convert RUNTIME)
+endif()
 install(TARGETS flux2 EXPORT flux2-targets ARCHIVE LIBRARY RUNTIME)
+install(DIRECTORY tests/fixtures/klein/ DESTINATION ${CMAKE_INSTALL_DATADIR}/flux2/selftest)
 install(DIRECTORY flux2/include/flux2 DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT flux2-targets NAMESPACE flux2:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/flux2)
 
@@ -12,8 +16,8 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/flux2-config-version.cmake 
 install(FILES ${CMAKE_BINARY_DIR}/flux2-config.cmake ${CMAKE_BINARY_DIR}/flux2-config-version.cmake
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/flux2)
 
-# What a static link of ggml needs. The prefix is known only at install time, so the file is made then.
-set(FLUX2_PC_LIBS_PRIVATE "-lggml -lggml-cpu -lggml-base -lstdc++ -lm -lpthread")
+# What a static link of ggml and of ours needs. The prefix is known only at install time, so the file is made then.
+set(FLUX2_PC_LIBS_PRIVATE "-lutf8proc -lggml -lggml-cpu -lggml-base -lstdc++ -lm -lpthread")
 if(GGML_OPENMP_ENABLED)
     string(APPEND FLUX2_PC_LIBS_PRIVATE " ${OpenMP_CXX_FLAGS}")
 endif()

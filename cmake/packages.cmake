@@ -21,6 +21,33 @@ if(NOT TARGET cxxopts::cxxopts)
     FetchContent_MakeAvailable(cxxopts)
 endif()
 
+# Picture files. Two headers; upstream has no tags, so a commit is pinned.
+if(PKG_CONFIG_FOUND)
+    pkg_check_modules(stb QUIET stb)
+endif()
+if(NOT stb_FOUND)
+    FetchContent_Declare(stb GIT_REPOSITORY https://github.com/nothings/stb.git
+        GIT_TAG 31c1ad37456438565541f4919958214b6e762fb4)
+    FetchContent_MakeAvailable(stb)
+    set(stb_INCLUDE_DIRS ${stb_SOURCE_DIR})
+endif()
+flux2_header_package(stb "${stb_INCLUDE_DIRS}")
+
+# Unicode tables. Debian's package has no CMake file; pkg-config knows it.
+if(PKG_CONFIG_FOUND)
+    pkg_check_modules(utf8proc QUIET IMPORTED_TARGET libutf8proc)
+endif()
+add_library(flux2_utf8proc INTERFACE)
+add_library(flux2::utf8proc ALIAS flux2_utf8proc)
+if(TARGET PkgConfig::utf8proc)
+    target_link_libraries(flux2_utf8proc INTERFACE PkgConfig::utf8proc)
+else()
+    FetchContent_Declare(utf8proc GIT_REPOSITORY https://github.com/JuliaStrings/utf8proc.git GIT_TAG v2.10.0 GIT_SHALLOW ON)
+    FetchContent_MakeAvailable(utf8proc)
+    target_include_directories(flux2_utf8proc SYSTEM INTERFACE ${utf8proc_SOURCE_DIR})
+    target_link_libraries(flux2_utf8proc INTERFACE utf8proc)
+endif()
+
 if(FLUX2_BUILD_TESTS)
     find_package(doctest 2.4 QUIET)
     if(NOT TARGET doctest::doctest)
@@ -30,8 +57,10 @@ if(FLUX2_BUILD_TESTS)
 endif()
 
 # SHA-256 of source checkpoints. Too large to fetch and build: it must be installed.
-if(APPLE AND NOT OPENSSL_ROOT_DIR)
-    execute_process(COMMAND brew --prefix openssl@3 OUTPUT_VARIABLE OPENSSL_ROOT_DIR
-                    OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(FLUX2_BUILD_CONVERT)
+    if(APPLE AND NOT OPENSSL_ROOT_DIR)
+        execute_process(COMMAND brew --prefix openssl@3 OUTPUT_VARIABLE OPENSSL_ROOT_DIR
+                        OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    endif()
+    find_package(OpenSSL 1.1 REQUIRED COMPONENTS Crypto)
 endif()
-find_package(OpenSSL 1.1 REQUIRED COMPONENTS Crypto)

@@ -2,7 +2,7 @@
 
 #include <flux2/version.hpp>
 #include "base/check.hpp"
-#include "json_file.hpp"
+#include "store/text_config.hpp"
 #include "tokenizer_metadata.hpp"
 
 #include <algorithm>
@@ -51,23 +51,6 @@ fs::path folder_of(const Checkpoint& checkpoint) {
     return fs::is_directory(path) ? path : path.parent_path();
 }
 
-// X.config.json for X.safetensors, else config.json beside it; an empty object when there is none.
-struct Config {
-    nlohmann::json json = nlohmann::json::object();
-    fs::path file;
-};
-
-Config read_config(const Checkpoint& checkpoint) {
-    const fs::path& path = checkpoint.source().path();
-    const fs::path own = folder_of(checkpoint) / (path.stem().string() + ".config.json");
-    for (const fs::path& file : {own, folder_of(checkpoint) / "config.json"}) {
-        if (auto json = read_json_if_present(file)) {
-            return {std::move(*json), file};
-        }
-    }
-    return {};
-}
-
 fs::path find_tokenizer(const Checkpoint& checkpoint, const fs::path& option) {
     if (!option.empty()) {
         return fs::is_directory(option) ? option / "tokenizer.json" : option;
@@ -82,28 +65,16 @@ fs::path find_tokenizer(const Checkpoint& checkpoint, const fs::path& option) {
     return {};
 }
 
-double rope_theta(const Config& config) {
-    const auto nested = get<nlohmann::json>(config.json, "rope_parameters", config.file);
-    const auto plain = get<double>(config.json, "rope_theta", config.file);
-    if (plain || !nested || !nested->is_object()) {
-        return plain.value_or(1e6);
-    }
-    return get<double>(*nested, "rope_theta", config.file).value_or(1e6);
-}
-
-void set_qwen3(Metadata& metadata, const Qwen3Sizes& sizes, const Config& config) {
-    const double eps = get<double>(config.json, "rms_norm_eps", config.file).value_or(1e-6);
-    const int64_t context =
-        get<int64_t>(config.json, "max_position_embeddings", config.file).value_or(40960);
-    metadata.set("qwen3.context_length", u32(context));
+void set_qwen3(Metadata& metadata, const Qwen3Sizes& sizes, const TextConfig& config) {
+    metadata.set("qwen3.context_length", u32(config.context_length));
     metadata.set("qwen3.embedding_length", u32(sizes.hidden));
     metadata.set("qwen3.feed_forward_length", u32(sizes.ffn));
     metadata.set("qwen3.attention.head_count", u32(sizes.n_head));
     metadata.set("qwen3.attention.head_count_kv", u32(sizes.n_head_kv));
     metadata.set("qwen3.attention.key_length", u32(sizes.head_dim));
     metadata.set("qwen3.attention.value_length", u32(sizes.head_dim));
-    metadata.set("qwen3.attention.layer_norm_rms_epsilon", static_cast<float>(eps));
-    metadata.set("qwen3.rope.freq_base", static_cast<float>(rope_theta(config)));
+    metadata.set("qwen3.attention.layer_norm_rms_epsilon", static_cast<float>(config.eps));
+    metadata.set("qwen3.rope.freq_base", static_cast<float>(config.rope_theta));
 }
 
 std::string qwen3_name(const Qwen3Sizes& sizes) {
@@ -149,23 +120,10 @@ MetadataResult vae_metadata(const Checkpoint& checkpoint, const FileType& type) 
 
 TextUse decide_text_use(const Checkpoint& checkpoint, const Qwen3Sizes& sizes,
                         const TextEncoderOptions& options) {
-    const Config config = read_config(checkpoint);
-    const nlohmann::json own =
-        get<nlohmann::json>(config.json, "flux2", config.file).value_or(nlohmann::json::object());
-    const Metadata& metadata = checkpoint.source().metadata();
-    const auto first_of = [](const auto& a, const auto& b) { return a ? a : b; };
-
+    const TextConfig config = read_text_config(checkpoint);
     TextUse use;
-    use.layers = options.layers;
-    if (use.layers.empty()) {
-        use.layers = first_of(metadata.get_ints("flux2.text_layers"),
-                              get<std::vector<int64_t>>(own, "layers", config.file))
-                         .value_or(std::vector<int64_t>{9, 18, 27});
-    }
-    use.text_length =
-        first_of(options.text_length, first_of(metadata.get_int("flux2.text_length"),
-                                               get<int64_t>(own, "text_length", config.file)))
-            .value_or(512);
+    use.layers = options.layers.empty() ? config.layers : options.layers;
+    use.text_length = options.text_length.value_or(config.text_length);
     check(use.text_length >= 16 && use.text_length <= 65536, ErrorKind::bad_argument,
           "text length ", use.text_length, " is out of range; 16 to 65536 tokens make sense");
     for (size_t i = 0; i < use.layers.size(); ++i) {
@@ -175,8 +133,6 @@ TextUse decide_text_use(const Checkpoint& checkpoint, const Qwen3Sizes& sizes,
               checkpoint.file(), ": has ", sizes.n_layers, " layers, so layer ", use.layers[i],
               " cannot be used; give rising numbers from 1 on with --text-layers");
     }
-    check(!use.layers.empty(), ErrorKind::bad_file, checkpoint.file(),
-          ": names no text layers; give them with --text-layers");
     return use;
 }
 
@@ -192,15 +148,15 @@ MetadataResult text_encoder_metadata(const Checkpoint& checkpoint, const Qwen3Si
     Metadata& metadata = result.metadata;
     metadata = inherited(checkpoint);
     set_general(metadata, "qwen3", metadata.get_string("general.name").value_or(result.name), type);
-    const Config config = read_config(checkpoint);
     const int64_t kept = layers_kept(sizes, use, options.trim);
     metadata.set("qwen3.block_count", u32(kept));
     if (checkpoint.source().format() != FileFormat::gguf) {
-        set_qwen3(metadata, sizes, config);
+        set_qwen3(metadata, sizes, read_text_config(checkpoint));
     }
     const fs::path tokenizer = find_tokenizer(checkpoint, options.tokenizer);
     if (!tokenizer.empty()) {
-        result.warnings = add_tokenizer(metadata, tokenizer, sizes.vocabulary, config.json);
+        result.warnings =
+            add_tokenizer(metadata, tokenizer, sizes.vocabulary, read_model_config(checkpoint));
     } else if (!metadata.contains("tokenizer.ggml.tokens")) {
         result.warnings.push_back(checkpoint.file() +
                                   ": has no tokenizer.json beside it; the result cannot read "

@@ -2,7 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
-#include "json_file.hpp"
+#include "store/json_file.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -51,12 +51,12 @@ Vocabulary read_vocabulary(const nlohmann::json& json, const fs::path& file, int
     for (const auto& [token, id] : json.at("model").at("vocab").items()) {
         put(vocabulary, file, token, id.get<int64_t>(), kNormal);
     }
-    if (const auto added_tokens = get<nlohmann::json>(json, "added_tokens", file)) {
+    if (const auto added_tokens = get_json<nlohmann::json>(json, "added_tokens", file)) {
         for (const nlohmann::json& added : *added_tokens) {
             const auto token = added.at("content").get<std::string>();
             const auto id = added.at("id").get<int64_t>();
             const bool special =
-                get<bool>(added, "special", file).value_or(false) || looks_special(token);
+                get_json<bool>(added, "special", file).value_or(false) || looks_special(token);
             put(vocabulary, file, token, id, special ? kControl : kUserDefined);
             vocabulary.ids[token] = id;
         }

@@ -1,7 +1,7 @@
 #include "variant.hpp"
 
 #include "base/check.hpp"
-#include "json_file.hpp"
+#include "store/json_file.hpp"
 
 #include <algorithm>
 #include <array>
@@ -27,11 +27,11 @@ std::optional<VariantChoice> from_model_index(const fs::path& path) {
         if (!json) {
             continue;
         }
-        const std::string pipeline = get<std::string>(*json, "_class_name", file).value_or("");
+        const std::string pipeline = get_json<std::string>(*json, "_class_name", file).value_or("");
         if (pipeline == "Flux2KleinKVPipeline") {
             return VariantChoice{Variant::kv, "model_index.json names " + pipeline};
         }
-        if (const auto distilled = get<bool>(*json, "is_distilled", file)) {
+        if (const auto distilled = get_json<bool>(*json, "is_distilled", file)) {
             return VariantChoice{
                 *distilled ? Variant::klein : Variant::base,
                 concat("model_index.json says is_distilled is ", *distilled ? "true" : "false")};

@@ -39,6 +39,8 @@ need pkg-config pkg-config has_command pkg-config
 need nlohmann-json3-dev nlohmann-json has_header nlohmann/json.hpp
 need libcxxopts-dev cxxopts has_header cxxopts.hpp
 need doctest-dev doctest has_header doctest/doctest.h
+need libstb-dev - has_header stb/stb_image.h
+need libutf8proc-dev utf8proc has_header utf8proc.h
 if [ "$(uname)" != Darwin ]; then
     need libssl-dev - has_header openssl/evp.h
 elif has_command brew && ! brew --prefix --installed openssl@3 > /dev/null 2>&1; then

@@ -23,6 +23,14 @@ void* operator new(size_t size) {
     }
     throw std::bad_alloc();
 }
+// The sanitizers' own form of this one would not go through the form above, as the standard has it.
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+    try {
+        return operator new(size);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
 void operator delete(void* memory) noexcept {
     std::free(memory);
 }

@@ -116,7 +116,7 @@ TEST_CASE("a shard that the index names and the folder lacks is named") {
 TEST_CASE("a shard name longer than any file name is refused") {
     const TemporaryFolder folder;
     const fs::path index = folder / "model.safetensors.index.json";
-    write_file(index, index_of({{"a", std::string(5000, 's')}}));
+    write_file(index, index_of({{"a", std::string(300, 's')}}));
     CHECK(refused(index).mentions(index.string()));
 }
 
@@ -246,7 +246,7 @@ TEST_CASE("a missing or empty model file is refused by name") {
 
 TEST_CASE("a path longer than any file name is refused") {
     const TemporaryFolder folder;
-    refused(folder / (std::string(5000, 'p') + ".safetensors"));
+    refused(folder / (std::string(300, 'p') + ".safetensors"));
 }
 
 TEST_CASE("a broken shard is named") {

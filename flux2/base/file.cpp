@@ -20,6 +20,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#ifdef __APPLE__
+#include <mach-o/dyld.h>
+#endif
 #endif
 
 namespace flux2 {
@@ -125,6 +128,12 @@ void AtomicFile::commit() {
     }
 }
 
+fs::path program_folder() {
+    std::vector<wchar_t> name(32768);
+    const DWORD size = GetModuleFileNameW(nullptr, name.data(), static_cast<DWORD>(name.size()));
+    return fs::path(name.data(), name.data() + size).parent_path();
+}
+
 bool stderr_is_terminal() {
     return _isatty(_fileno(stderr)) != 0;
 }
@@ -201,6 +210,18 @@ void AtomicFile::commit() {
         fs::remove(temporary_path_, ignored);
         fail(ErrorKind::bad_file, final_path_.string(), ": cannot be replaced: ", reason);
     }
+}
+
+fs::path program_folder() {
+#ifdef __APPLE__
+    std::vector<char> name(4096);
+    uint32_t size = static_cast<uint32_t>(name.size());
+    return _NSGetExecutablePath(name.data(), &size) == 0 ? fs::path(name.data()).parent_path()
+                                                         : fs::path();
+#else
+    std::error_code ignored;
+    return fs::read_symlink("/proc/self/exe", ignored).parent_path();
+#endif
 }
 
 bool stderr_is_terminal() {

@@ -59,6 +59,9 @@ std::string read_text_file(const std::filesystem::path& path, size_t max_bytes);
 // Throws out_of_disk, naming both numbers, when the disk that holds path has fewer bytes free.
 void check_free_space(const std::filesystem::path& path, uint64_t needed_bytes);
 
+// The folder of the running program; empty when the system does not tell.
+std::filesystem::path program_folder();
+
 // Whether the error stream is a terminal, where a progress bar makes sense.
 bool stderr_is_terminal();
 

@@ -126,14 +126,6 @@ std::vector<ExpectedTensor> inventory_of(const Checkpoint& checkpoint) {
     fail(ErrorKind::internal, "unknown component");
 }
 
-// Shapes without dimensions of 1: [C, C] and [1, 1, C, C] hold the same bytes.
-std::vector<int64_t> squeezed(const Shape& shape) {
-    std::vector<int64_t> sizes;
-    std::copy_if(shape.ne.begin(), shape.ne.end(), std::back_inserter(sizes),
-                 [](int64_t n) { return n != 1; });
-    return sizes;
-}
-
 }  // namespace
 
 TransformerSizes read_transformer_sizes(const Checkpoint& checkpoint) {
@@ -264,9 +256,9 @@ std::vector<ExpectedTensor> check_inventory(const Checkpoint& checkpoint) {
             continue;
         }
         const ModelTensor& tensor = checkpoint.get(expected.name);
-        check(squeezed(tensor.shape) == squeezed(expected.shape), ErrorKind::bad_file,
-              checkpoint.file(), ": tensor ", expected.name, " has shape ", to_string(tensor.shape),
-              ", expected ", to_string(expected.shape),
+        check(same_sizes(tensor.shape, expected.shape), ErrorKind::bad_file, checkpoint.file(),
+              ": tensor ", expected.name, " has shape ", to_string(tensor.shape), ", expected ",
+              to_string(expected.shape),
               " by the shapes of the others; the file is broken or of another model");
         present.push_back(std::move(expected));
     }

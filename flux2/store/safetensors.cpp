@@ -268,6 +268,30 @@ TensorDirectory parse_safetensors(const std::string& file, std::span<const std::
     return directory;
 }
 
+void write_safetensors(const std::filesystem::path& path, const std::vector<FloatTensor>& tensors) {
+    nlohmann::ordered_json header = nlohmann::ordered_json::object();
+    uint64_t end = 0;
+    for (const FloatTensor& tensor : tensors) {
+        const uint64_t begin = end;
+        end += tensor.values.size() * sizeof(float);
+        header[tensor.name] = {
+            {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+    }
+    std::string text = header.dump();
+    text.resize((text.size() + 7) / 8 * 8, ' ');
+    const uint64_t header_bytes = text.size();
+    check_free_space(path, sizeof(header_bytes) + header_bytes + end);
+    AtomicFile file(path);
+    file.write_at(0, std::as_bytes(std::span(&header_bytes, 1)));
+    file.write_at(sizeof(header_bytes), std::as_bytes(std::span(text)));
+    uint64_t at = sizeof(header_bytes) + header_bytes;
+    for (const FloatTensor& tensor : tensors) {
+        file.write_at(at, std::as_bytes(std::span(tensor.values)));
+        at += tensor.values.size() * sizeof(float);
+    }
+    file.commit();
+}
+
 std::map<std::string, std::string> read_shard_index(const std::filesystem::path& index) {
     const std::string text = read_text_file(index, kMaxIndexBytes);
     IndexReader reader(index.string());

@@ -29,6 +29,9 @@ struct Shape {
     bool operator==(const Shape& other) const { return ne == other.ne; }
 };
 
+// Equal but for dimensions of 1: [C, C] and [1, 1, C, C] hold the same bytes.
+bool same_sizes(const Shape& a, const Shape& b);
+
 // "[3072, 128]", fastest first.
 std::string to_string(const Shape& shape);
 

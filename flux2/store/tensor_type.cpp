@@ -45,6 +45,12 @@ const PlainType* find_plain(TensorType type) {
     return found == kPlainTypes.end() ? nullptr : found;
 }
 
+std::string to_upper(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    return text;
+}
+
 ggml_type to_ggml(TensorType type) {
     return static_cast<ggml_type>(type);
 }
@@ -168,10 +174,7 @@ std::string type_name(TensorType type) {
     if (const PlainType* plain = find_plain(type)) {
         return std::string(plain->dtype);
     }
-    std::string name = ggml_type_name(to_ggml(type));
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    return name;
+    return to_upper(ggml_type_name(to_ggml(type)));
 }
 
 int64_t block_elements(TensorType type) {
@@ -206,6 +209,25 @@ bool is_float(TensorType type) {
 
 bool converts_to_f32(TensorType type) {
     return find_plain(type) != nullptr || ggml_get_type_traits(to_ggml(type))->to_float != nullptr;
+}
+
+bool converts_from_f32(TensorType type) {
+    const bool integer = type >= TensorType::i8 && type <= TensorType::f64;
+    return is_ggml(type) && !integer && !ggml_quantize_requires_imatrix(to_ggml(type));
+}
+
+TensorType parse_matrix_type(const std::string& name) {
+    std::string known;
+    for (int32_t number = 0; number < GGML_TYPE_COUNT; ++number) {
+        const auto type = type_from_gguf(number);
+        if (type && converts_from_f32(*type)) {
+            if (type_name(*type) == to_upper(name)) {
+                return *type;
+            }
+            known += (known.empty() ? "" : ", ") + type_name(*type);
+        }
+    }
+    fail(ErrorKind::bad_argument, "unknown type '", name, "'; choose one of ", known);
 }
 
 void to_f32(TensorType type, std::span<const std::byte> bytes, std::span<float> out) {

@@ -66,6 +66,13 @@ bool is_float(TensorType type);
 // Whether to_f32 can read this type.
 bool converts_to_f32(TensorType type);
 
+// Whether from_f32 can write it: a ggml type that needs no importance matrix.
+bool converts_from_f32(TensorType type);
+
+// The type a user names for matrices in memory ("BF16", "q8_0"): one that from_f32 can write.
+// Throws bad_argument, listing them.
+TensorType parse_matrix_type(const std::string& name);
+
 // Converts whole blocks; bytes need no alignment and out.size() is their number of elements.
 void to_f32(TensorType type, std::span<const std::byte> bytes, std::span<float> out);
 

@@ -18,7 +18,7 @@ corpus=$(mktemp -d)
 trap 'rm -rf "$corpus"' EXIT
 
 status=0
-for format in safetensors gguf; do
+for format in safetensors gguf image; do
     cp -r "$here/corpus/$format" "$corpus/$format"
     echo "fuzz_$format: $1 seconds"
     if ! "$bin/fuzz_$format" -max_total_time="$1" -max_len=65536 -rss_limit_mb=2048 -timeout=10 \

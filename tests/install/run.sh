@@ -9,6 +9,8 @@ trap 'rm -rf "$work"' EXIT
 
 cmake --install "$build" --prefix "$work/prefix" > "$work/install.log"
 "$work/prefix/bin/flux2-convert" --version
+"$work/prefix/bin/flux2" selftest > "$work/selftest.log" || { cat "$work/selftest.log"; exit 1; }
+tail -n 1 "$work/selftest.log"
 
 cmake -S "$here" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" > "$work/configure.log" || { cat "$work/configure.log"; exit 1; }
 cmake --build "$work/build" > "$work/build.log" || { cat "$work/build.log"; exit 1; }

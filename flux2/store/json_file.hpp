@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <optional>
 
-namespace flux2::convert {
+namespace flux2 {
 
 // Throws bad_file when the file is missing or no valid JSON object.
 nlohmann::json read_json(const std::filesystem::path& path);
@@ -17,7 +17,7 @@ std::optional<nlohmann::json> read_json_if_present(const std::filesystem::path& 
 // The value of a key, or nothing when it is absent or null. Throws bad_file, naming file and key,
 // when it has another type.
 template <typename T>
-std::optional<T> get(const nlohmann::json& object, const std::string& key,
-                     const std::filesystem::path& file);
+std::optional<T> get_json(const nlohmann::json& object, const std::string& key,
+                          const std::filesystem::path& file);
 
-}  // namespace flux2::convert
+}  // namespace flux2

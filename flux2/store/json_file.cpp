@@ -1,4 +1,4 @@
-#include "json_file.hpp"
+#include "store/json_file.hpp"
 
 #include "base/check.hpp"
 #include "base/file.hpp"
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace flux2::convert {
+namespace flux2 {
 namespace {
 
 constexpr size_t kMaxJsonBytes = 64 << 20;  // Qwen3's tokenizer.json has 11 MB
@@ -30,8 +30,8 @@ std::optional<nlohmann::json> read_json_if_present(const std::filesystem::path& 
 }
 
 template <typename T>
-std::optional<T> get(const nlohmann::json& object, const std::string& key,
-                     const std::filesystem::path& file) {
+std::optional<T> get_json(const nlohmann::json& object, const std::string& key,
+                          const std::filesystem::path& file) {
     const auto found = object.find(key);
     if (found == object.end() || found->is_null()) {
         return std::nullopt;
@@ -44,17 +44,17 @@ std::optional<T> get(const nlohmann::json& object, const std::string& key,
     }
 }
 
-template std::optional<bool> get(const nlohmann::json&, const std::string&,
-                                 const std::filesystem::path&);
-template std::optional<int64_t> get(const nlohmann::json&, const std::string&,
-                                    const std::filesystem::path&);
-template std::optional<double> get(const nlohmann::json&, const std::string&,
-                                   const std::filesystem::path&);
-template std::optional<std::string> get(const nlohmann::json&, const std::string&,
+template std::optional<bool> get_json(const nlohmann::json&, const std::string&,
+                                      const std::filesystem::path&);
+template std::optional<int64_t> get_json(const nlohmann::json&, const std::string&,
+                                         const std::filesystem::path&);
+template std::optional<double> get_json(const nlohmann::json&, const std::string&,
                                         const std::filesystem::path&);
-template std::optional<std::vector<int64_t>> get(const nlohmann::json&, const std::string&,
-                                                 const std::filesystem::path&);
-template std::optional<nlohmann::json> get(const nlohmann::json&, const std::string&,
-                                           const std::filesystem::path&);
+template std::optional<std::string> get_json(const nlohmann::json&, const std::string&,
+                                             const std::filesystem::path&);
+template std::optional<std::vector<int64_t>> get_json(const nlohmann::json&, const std::string&,
+                                                      const std::filesystem::path&);
+template std::optional<nlohmann::json> get_json(const nlohmann::json&, const std::string&,
+                                                const std::filesystem::path&);
 
-}  // namespace flux2::convert
+}  // namespace flux2

@@ -1,0 +1,9 @@
+// flux2 bench: times the networks of model files on random inputs.
+#pragma once
+
+namespace flux2::cli {
+
+// Arguments after "bench". Returns the exit code: 1 when a result holds values that are no numbers.
+int bench(int argc, char** argv);
+
+}  // namespace flux2::cli

@@ -1,0 +1,87 @@
+// The flux2 program: picks the subcommand, maps errors to exit codes.
+#include <flux2/error.hpp>
+#include <flux2/version.hpp>
+#include "base/log.hpp"
+#include "bench.hpp"
+#include "compute/backend.hpp"
+#include "selftest.hpp"
+
+#include <cxxopts.hpp>
+
+#include <filesystem>
+#include <iostream>
+#include <new>
+#include <string>
+
+namespace flux2::cli {
+namespace {
+
+int devices() {
+    for (const DeviceInfo& device : list_devices()) {
+        std::cout << device.name << ": " << device.description << ", "
+                  << device.free_bytes / 1000000 << " of " << device.total_bytes / 1000000
+                  << " MB free" << std::endl;
+    }
+    return 0;
+}
+
+int usage(int code) {
+    (code == 0 ? std::cout : std::cerr)
+        << "usage: flux2 COMMAND [options]\n"
+           "  selftest   compare every network with recorded results of the reference\n"
+           "  bench      time the networks of model files on random inputs\n"
+           "  devices    list what this machine and build can compute on\n"
+           "  version    print the version\n"
+           "flux2 COMMAND --help tells more.\n";
+    return code;
+}
+
+int run(int argc, char** argv) {
+    const std::string command = argc > 1 ? argv[1] : "";
+    if (command == "selftest") {
+        return selftest(argc - 1, argv + 1);
+    }
+    if (command == "bench") {
+        return bench(argc - 1, argv + 1);
+    }
+    if (command == "devices") {
+        return devices();
+    }
+    if (command == "version" || command == "--version") {
+        std::cout << "flux2 " << version() << std::endl;
+        return 0;
+    }
+    if (command == "--help" || command == "-h" || command == "help") {
+        return usage(0);
+    }
+    return usage(exit_code(ErrorKind::bad_argument));
+}
+
+}  // namespace
+}  // namespace flux2::cli
+
+int main(int argc, char** argv) {
+    using flux2::ErrorKind;
+    const auto report = [](ErrorKind kind, const char* message) {
+        std::cerr << "flux2: " << message << std::endl;
+        return flux2::exit_code(kind);
+    };
+    flux2::set_log([](flux2::LogLevel level, const std::string& line) {
+        if (level >= flux2::LogLevel::warning) {
+            std::cerr << "flux2: " << line << std::endl;
+        }
+    });
+    try {
+        return flux2::cli::run(argc, argv);
+    } catch (const flux2::Error& error) {
+        return report(error.kind(), error.what());
+    } catch (const cxxopts::exceptions::exception& error) {
+        return report(ErrorKind::bad_argument, error.what());
+    } catch (const std::filesystem::filesystem_error& error) {
+        return report(ErrorKind::bad_file, error.what());
+    } catch (const std::bad_alloc&) {
+        return report(ErrorKind::out_of_memory, "out of memory; close other programs");
+    } catch (const std::exception& error) {
+        return report(ErrorKind::internal, error.what());
+    }
+}

@@ -1,0 +1,255 @@
+#include "selftest.hpp"
+
+#include <flux2/image.hpp>
+#include "base/check.hpp"
+#include "base/file.hpp"
+#include "image/image.hpp"
+#include "models/qwen3.hpp"
+#include "models/transformer.hpp"
+#include "models/vae.hpp"
+#include "pipeline/denoise.hpp"
+#include "pipeline/latents.hpp"
+#include "pipeline/sampler.hpp"
+#include "recording.hpp"
+#include "store/text_config.hpp"
+
+#include <cxxopts.hpp>
+
+#include <algorithm>
+#include <iostream>
+#include <optional>
+#include <string>
+
+namespace flux2::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Limits follow from how matrices are multiplied; the reasons stand in docs/numerics.md.
+Limits limits_for(const Backend& backend, TensorType type) {
+    if (type == TensorType::f32 && backend.is_cpu()) {
+        return {.stage = 2e-4, .text = 2e-4, .run = 2e-4};
+    }
+    if (!is_quantized(type)) {
+        return {.stage = 1e-2, .text = 1e-2, .run = 5e-2};
+    }
+    return type == TensorType::q8_0 ? Limits{.stage = 3e-2, .text = 6e-2, .run = 0.15}
+                                    : Limits{.stage = 0.4, .text = 0.7, .run = 1.0};
+}
+
+struct Session {
+    fs::path folder;
+    Backend backend;
+    WeightOptions weights;
+    Limits limits;
+    Report report;
+
+    bool has(const std::string& file) const { return fs::exists(folder / file); }
+    Checkpoint open(const std::string& file) const { return Checkpoint::open(folder / file); }
+};
+
+// Positions as the reference recorded them: rows of four ids.
+std::vector<Position> recorded_positions(const Recording& recording, const std::string& name) {
+    const std::vector<int32_t> ids = recording.get_ints(name);
+    std::vector<Position> positions;
+    for (size_t i = 0; i + 3 < ids.size(); i += 4) {
+        positions.push_back({ids[i], ids[i + 1], ids[i + 2], ids[i + 3]});
+    }
+    return positions;
+}
+
+void test_text_encoder(Session& s) {
+    const Checkpoint checkpoint = s.open("text_encoder.safetensors");
+    const TextConfig config = read_text_config(checkpoint);
+    Qwen3 qwen3(s.backend, checkpoint,
+                {.layers = config.layers,
+                 .rope_theta = static_cast<float>(config.rope_theta),
+                 .eps = static_cast<float>(config.eps)},
+                s.weights);
+    const Recording golden(s.folder / "text_encoder.golden.safetensors");
+    for (const std::string prefix : {"", "negative_"}) {
+        if (!golden.has(prefix + "input_ids")) {
+            continue;
+        }
+        const std::vector<int32_t> mask = golden.get_ints(prefix + "attention_mask");
+        const auto n_real = std::count(mask.begin(), mask.end(), 1);
+        Taps taps;
+        const HostTensor features =
+            qwen3.encode(golden.get_ints(prefix + "input_ids"), n_real, &taps);
+        for (const auto& [name, tensor] : taps) {
+            if (golden.has(prefix + name)) {
+                s.report.compare("text_encoder", prefix + name, tensor, golden.get(prefix + name),
+                                 s.limits.text);
+            }
+        }
+        s.report.compare("text_encoder", prefix + "prompt_embeds", features,
+                         golden.get(prefix + "prompt_embeds"), s.limits.text);
+    }
+}
+
+void test_transformer(Session& s, Transformer& transformer) {
+    const Recording golden(s.folder / "flux2.golden.safetensors");
+    const Recording text(s.folder / "text_encoder.golden.safetensors");
+    TransformerInput input;
+    input.img = golden.get("latents");
+    input.txt = text.get("prompt_embeds");
+    input.img_pos = recorded_positions(golden, "img_ids");
+    input.txt_pos = recorded_positions(golden, "txt_ids");
+    input.timestep = golden.get("timestep").data.front();
+    input.guidance = golden.has("guidance") ? golden.get("guidance").data.front() : 0.0f;
+    Taps taps;
+    const HostTensor velocity = transformer.predict(input, ReferenceMode::joint, &taps);
+    for (const auto& [name, tensor] : taps) {
+        if (golden.has(name)) {
+            s.report.compare("flux2", name, tensor, golden.get(name), s.limits.stage);
+        }
+    }
+    s.report.compare("flux2", "velocity", velocity, golden.get("velocity"), s.limits.stage);
+}
+
+void test_vae(Session& s, Vae& vae) {
+    const Recording golden(s.folder / "vae.golden.safetensors");
+    s.report.compare("vae", "decoded", vae.decode(golden.get("latents")), golden.get("decoded"),
+                     s.limits.stage);
+    s.report.compare("vae", "encoded", vae.encode(golden.get("image")), golden.get("encoded"),
+                     s.limits.stage);
+}
+
+// The first n reference pictures of the folder, encoded.
+std::vector<HostTensor> encode_references(const Session& s, Vae& vae, size_t n) {
+    const int64_t max_pixels = n == 1 ? 2024 * 2024 : 1024 * 1024;
+    std::vector<HostTensor> references;
+    for (size_t i = 0; i < n; ++i) {
+        const Image picture = load_image(s.folder / ("ref_" + std::to_string(i) + ".png"));
+        references.push_back(vae.encode(to_planes(fit_reference(picture, max_pixels))));
+    }
+    return references;
+}
+
+// A whole run from recorded noise and text features; what kind of run its name tells.
+void test_run(Session& s, const std::string& run, Transformer& transformer, Vae& vae) {
+    const Recording golden(s.folder / (run + ".golden.safetensors"));
+    const Recording text(s.folder / "text_encoder.golden.safetensors");
+    const HostTensor noise = golden.get("noise");
+    const HostTensor recorded_sigmas = golden.get("sigmas");
+    const int64_t n_steps = recorded_sigmas.elements() - 1;
+    HostTensor sigmas({n_steps + 1, 1, 1, 1});
+    sigmas.data = schedule(noise.ne[0] * noise.ne[1], n_steps);
+    constexpr double kSigmaLimit = 1e-6;  // computed in double, stored as F32
+    s.report.compare(run, "sigmas", sigmas, recorded_sigmas, kSigmaLimit);
+
+    const bool guided = run.find("base_cfg") != std::string::npos;
+    const size_t n_references = run.ends_with("_edit1") ? 1 : run.ends_with("_edit2") ? 2 : 0;
+    Conditioning conditioning{.txt = text.get("prompt_embeds"),
+                              .negative_txt = {},
+                              .references = encode_references(s, vae, n_references)};
+    if (guided) {
+        conditioning.negative_txt = text.get("negative_prompt_embeds");
+    }
+    Denoiser denoiser(
+        transformer, std::move(conditioning), noise.ne[0], noise.ne[1],
+        {.guidance = guided ? 4.0f : 1.0f, .kv_references = run.find("kv_") != std::string::npos});
+    const HostTensor tokens = sample(
+        to_tokens(noise), sigmas.data,
+        [&](const HostTensor& x, float sigma, size_t step) {
+            return denoiser.velocity(x, sigma, step);
+        },
+        [&](const HostTensor& x, size_t step) {
+            const std::string name = "latents_" + std::to_string(step);
+            if (golden.has(name)) {
+                s.report.compare(run, name, x, golden.get(name), s.limits.run);
+            }
+        });
+    if (golden.has("image")) {
+        HostTensor image = vae.decode(from_tokens(tokens, noise.ne[0], noise.ne[1]));
+        for (float& value : image.data) {
+            value = std::clamp(value / 2 + 0.5f, 0.0f, 1.0f);
+        }
+        s.report.compare(run, "image", image, golden.get("image"), s.limits.run);
+    }
+}
+
+void run_all(Session& s) {
+    const bool text = s.has("text_encoder.golden.safetensors");
+    if (text && s.has("text_encoder.safetensors")) {
+        test_text_encoder(s);
+    } else {
+        s.report.note("text_encoder: not recorded here");
+    }
+    std::optional<Checkpoint> vae_file;
+    std::optional<Vae> vae;
+    if (s.has("vae.safetensors")) {
+        vae_file = s.open("vae.safetensors");
+        vae.emplace(s.backend, *vae_file, s.weights);
+    }
+    if (vae && s.has("vae.golden.safetensors")) {
+        test_vae(s, *vae);
+    } else {
+        s.report.note("vae: not recorded here");
+    }
+    if (!text || !s.has("flux2.safetensors")) {
+        s.report.note("flux2 and whole runs: not recorded here");
+        return;
+    }
+    const Checkpoint checkpoint = s.open("flux2.safetensors");
+    Transformer transformer(s.backend, checkpoint, s.weights);
+    if (s.has("flux2.golden.safetensors")) {
+        test_transformer(s, transformer);
+    }
+    for (const char* run : {"pipeline_klein_t2i", "pipeline_klein_edit1", "pipeline_klein_edit2",
+                            "pipeline_kv_edit2", "pipeline_base_cfg"}) {
+        if (vae && s.has(std::string(run) + ".golden.safetensors")) {
+            test_run(s, run, transformer, *vae);
+        } else {
+            s.report.note(std::string(run) + ": not recorded here");
+        }
+    }
+}
+
+// The recordings that come with the program: beside the build tree's or the installed programs.
+fs::path bundled_recordings() {
+    return program_folder() / ".." / "share" / "flux2" / "selftest";
+}
+
+}  // namespace
+
+int selftest(int argc, char** argv) {
+    cxxopts::Options options("flux2 selftest",
+                             "Compares every network with recorded results of the reference.\n");
+    options.add_options()  //
+        ("golden", "folder of recordings (default: those that come with the program)",
+         cxxopts::value<std::string>())  //
+        ("type", "type of the matrices in memory",
+         cxxopts::value<std::string>()->default_value("F32"))  //
+        ("device", "CPU, CUDA0, ... (see flux2 devices)",
+         cxxopts::value<std::string>()->default_value("CPU"))                                 //
+        ("threads", "CPU threads (default: all)", cxxopts::value<int>()->default_value("0"))  //
+        ("dump", "write every tensor that was computed to this safetensors file",
+         cxxopts::value<std::string>())  //
+        ("h,help", "print this help");
+    const auto args = options.parse(argc, argv);
+    if (args.count("help") > 0) {
+        std::cout << options.help();
+        return 0;
+    }
+    const TensorType type = parse_matrix_type(args["type"].as<std::string>());
+    const fs::path folder = args.count("golden") > 0 ? fs::path(args["golden"].as<std::string>())
+                                                     : bundled_recordings();
+    check(fs::is_directory(folder), ErrorKind::bad_file, folder.string(),
+          ": no such folder; give one with recordings by --golden");
+    Backend backend(args["device"].as<std::string>(), args["threads"].as<int>());
+    const Limits limits = limits_for(backend, type);
+    Session session{folder, std::move(backend), {.type = type}, limits, Report(std::cout)};
+    run_all(session);
+    if (args.count("dump") > 0) {
+        session.report.dump(args["dump"].as<std::string>());
+    }
+    check(session.report.n_compared() > 0, ErrorKind::bad_file, folder.string(),
+          ": holds no recordings; a folder with text_encoder.golden.safetensors and the like is "
+          "expected");
+    std::cout << session.report.n_compared() - session.report.n_failed() << " passed, "
+              << session.report.n_failed() << " failed" << std::endl;
+    return session.report.n_failed() == 0 ? 0 : 1;
+}
+
+}  // namespace flux2::cli

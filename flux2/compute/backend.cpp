@@ -1,0 +1,116 @@
+#include "compute/backend.hpp"
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+
+#include <ggml-cpu.h>
+
+#include <algorithm>
+#include <cctype>
+#include <thread>
+
+namespace flux2 {
+namespace {
+
+// ggml's own messages go where ours go; its chatter about what it does is left out.
+void pass_on_ggml_log() {
+    ggml_log_set(
+        [](ggml_log_level level, const char* text, void*) {
+            std::string line = text;
+            while (!line.empty() && line.back() == '\n') {
+                line.pop_back();
+            }
+            if (level == GGML_LOG_LEVEL_ERROR) {
+                log(LogLevel::error, line);
+            } else if (level == GGML_LOG_LEVEL_WARN) {
+                log(LogLevel::warning, line);
+            }
+        },
+        nullptr);
+}
+
+std::vector<ggml_backend_dev_t> all_devices() {
+    pass_on_ggml_log();
+    std::vector<ggml_backend_dev_t> devices;
+    for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+        devices.push_back(ggml_backend_dev_get(i));
+    }
+    return devices;
+}
+
+bool is_gpu(ggml_backend_dev_t device) {
+    const auto type = ggml_backend_dev_type(device);
+    return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
+}
+
+bool same_name(const std::string& a, const std::string& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+        return std::tolower(x) == std::tolower(y);
+    });
+}
+
+ggml_backend_dev_t choose(const std::string& name) {
+    const auto devices = all_devices();
+    if (same_name(name, "auto")) {
+        const auto gpu = std::find_if(devices.begin(), devices.end(), is_gpu);
+        return gpu != devices.end() ? *gpu : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    }
+    std::string known;
+    for (const ggml_backend_dev_t device : devices) {
+        if (same_name(name, ggml_backend_dev_name(device))) {
+            return device;
+        }
+        known += (known.empty() ? "" : ", ") + std::string(ggml_backend_dev_name(device));
+    }
+    fail(ErrorKind::bad_argument, "there is no device ", name, "; this machine and build have ",
+         known, " (and auto)");
+}
+
+ggml_backend_ptr start(ggml_backend_dev_t device) {
+    ggml_backend_ptr backend(ggml_backend_dev_init(device, nullptr));
+    check(backend != nullptr, ErrorKind::backend, "the device ", ggml_backend_dev_name(device),
+          " could not be started; check its driver, or use --device CPU");
+    return backend;
+}
+
+}  // namespace
+
+std::vector<DeviceInfo> list_devices() {
+    std::vector<DeviceInfo> result;
+    for (const ggml_backend_dev_t device : all_devices()) {
+        size_t free = 0;
+        size_t total = 0;
+        ggml_backend_dev_memory(device, &free, &total);
+        result.push_back(
+            {ggml_backend_dev_name(device), ggml_backend_dev_description(device), free, total});
+    }
+    return result;
+}
+
+Backend::Backend(const std::string& device, int n_threads) {
+    const ggml_backend_dev_t chosen = choose(device);
+    name_ = ggml_backend_dev_name(chosen);
+    if (ggml_backend_dev_type(chosen) != GGML_BACKEND_DEVICE_TYPE_CPU) {
+        device_ = start(chosen);
+    }
+    cpu_ = start(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
+    const int n_cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    ggml_backend_cpu_set_n_threads(cpu_.get(), n_threads > 0 ? n_threads : n_cores);
+}
+
+ggml_backend_buffer_type_t Backend::buffer_type() const {
+    return ggml_backend_get_default_buffer_type(device_ ? device_.get() : cpu_.get());
+}
+
+ggml_backend_sched_ptr Backend::make_scheduler(size_t max_nodes) const {
+    std::vector<ggml_backend_t> backends;
+    if (device_) {
+        backends.push_back(device_.get());
+    }
+    backends.push_back(cpu_.get());
+    return ggml_backend_sched_ptr(ggml_backend_sched_new(
+        backends.data(), nullptr, static_cast<int>(backends.size()), max_nodes, /*parallel=*/false,
+        /*op_offload=*/true));
+}
+
+}  // namespace flux2

@@ -1,0 +1,63 @@
+// One ggml graph of fixed shapes: built once, then fed and computed as often as wanted.
+#pragma once
+
+#include "base/host_tensor.hpp"
+#include "compute/backend.hpp"
+
+#include <ggml-cpp.h>
+#include <ggml.h>
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace flux2 {
+
+// Named results that a caller wants to see beside the output, for comparison with a reference.
+using Taps = std::map<std::string, HostTensor>;
+
+// Converts to ggml_context*, so that ggml's ops and ours share their first argument.
+class Graph {
+  public:
+    // `keep_taps`: tensors passed to tap() stay readable after compute().
+    Graph(const Backend& backend, size_t max_nodes, bool keep_taps = false);
+
+    operator ggml_context*() const { return context_.get(); }
+
+    // Tensors to be set before compute(); their values stay until they are set again.
+    ggml_tensor* input_f32(const std::string& name, std::initializer_list<int64_t> shape);
+    ggml_tensor* input_i32(const std::string& name, std::initializer_list<int64_t> shape);
+
+    // Puts the tensor's computation behind everything expanded before it: an order, and a way to
+    // keep results that nothing else asks for.
+    void expand(ggml_tensor* tensor);
+
+    // Names a tensor worth comparing; keeps it when taps are wanted. Returns it.
+    ggml_tensor* tap(const std::string& name, ggml_tensor* tensor);
+
+    // Ends building: `output` is what read(output) will give. Throws out_of_memory.
+    void finish(ggml_tensor* output);
+
+    void set(ggml_tensor* input, std::span<const float> values);
+    void set(ggml_tensor* input, std::span<const int32_t> values);
+    // Throws backend when the device fails.
+    void compute();
+    HostTensor read(const ggml_tensor* tensor) const;
+    Taps read_taps() const;
+
+    // Of the compute buffers on all devices.
+    uint64_t buffer_bytes() const;
+    std::vector<const ggml_tensor*> nodes() const;
+
+  private:
+    const Backend& backend_;
+    ggml_context_ptr context_;
+    ggml_cgraph* graph_;  // lies in the context
+    ggml_backend_sched_ptr scheduler_;
+    std::vector<std::pair<std::string, ggml_tensor*>> taps_;
+    bool keep_taps_;
+};
+
+}  // namespace flux2

@@ -1,0 +1,21 @@
+// What stb's decoders take on trust. Version 2.27, which Debian 12 ships, allocates what a PNG
+// chunk claims, writes past its tables for a JPEG that says so and uses undefined ones; every
+// version makes up the rest of a truncated JPEG.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace flux2 {
+
+// Both throw bad_file unless the file is whole, up to its end marker, its sides are in
+// 1..kMaxImageSide, and it is long enough to hold that many pixels. `file` names it in errors.
+
+void check_png(std::span<const std::byte> bytes, const std::string& file);
+
+// Also: all Huffman and quantisation tables fit and are defined before a scan uses them, and there
+// are not absurdly many scans.
+void check_jpeg(std::span<const std::byte> bytes, const std::string& file);
+
+}  // namespace flux2

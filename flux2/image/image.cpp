@@ -1,0 +1,226 @@
+#include "image/image.hpp"
+
+#include "base/check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+namespace flux2 {
+namespace {
+
+size_t row_bytes(const Image& image) {
+    return static_cast<size_t>(image.width) * 3;
+}
+
+const uint8_t* row(const Image& image, int y) {
+    return image.rgb.data() + static_cast<size_t>(y) * row_bytes(image);
+}
+
+uint8_t* row(Image& image, int y) {
+    return image.rgb.data() + static_cast<size_t>(y) * row_bytes(image);
+}
+
+void check_sides(int width, int height) {
+    check(width > 0 && height > 0 && width <= kMaxImageSide && height <= kMaxImageSide,
+          ErrorKind::bad_argument, "a picture of ", width, " x ", height,
+          " pixels: both sides must be between 1 and ", kMaxImageSide);
+}
+
+Image blank(int width, int height) {
+    check_sides(width, height);
+    const size_t n = static_cast<size_t>(width) * static_cast<size_t>(height) * 3;
+    return {width, height, std::vector<uint8_t>(n)};
+}
+
+// Weights are integers with this many bits after the point.
+constexpr int kWeightBits = 22;
+constexpr int kHalf = 1 << (kWeightBits - 1);
+
+// What makes one output pixel along an axis: neighbouring input pixels and their weights.
+struct Taps {
+    int first = 0;
+    std::vector<int> weights;
+};
+
+double sinc(double x) {
+    return x == 0.0 ? 1.0 : std::sin(std::numbers::pi * x) / (std::numbers::pi * x);
+}
+
+double lanczos3(double x) {
+    return -3.0 <= x && x < 3.0 ? sinc(x) * sinc(x / 3.0) : 0.0;
+}
+
+// One per output pixel, as Pillow computes them (python-pillow/Pillow src/libImaging/Resample.c).
+std::vector<Taps> lanczos_taps(int in, int out) {
+    const double scale = static_cast<double>(in) / out;
+    const double filter_scale = std::max(scale, 1.0);
+    const double support = 3.0 * filter_scale;
+    std::vector<Taps> all(static_cast<size_t>(out));
+    std::vector<double> weights;
+    for (int o = 0; o < out; o++) {
+        const double center = (o + 0.5) * scale;
+        const int first = std::max(static_cast<int>(center - support + 0.5), 0);
+        const int end = std::min(static_cast<int>(center + support + 0.5), in);
+        weights.clear();
+        double sum = 0.0;
+        for (int x = first; x < end; x++) {
+            weights.push_back(lanczos3((x - center + 0.5) / filter_scale));
+            sum += weights.back();
+        }
+        Taps& taps = all[static_cast<size_t>(o)];
+        taps.first = first;
+        for (const double weight : weights) {
+            taps.weights.push_back(
+                static_cast<int>(std::lround(weight / sum * (1 << kWeightBits))));
+        }
+    }
+    return all;
+}
+
+// A sum of weighted bytes, started at one half. Negative weights may lead out of 0..255.
+uint8_t to_byte(int sum) {
+    return static_cast<uint8_t>(std::clamp(sum >> kWeightBits, 0, 255));
+}
+
+Image resize_width(const Image& image, int width) {
+    const std::vector<Taps> taps = lanczos_taps(image.width, width);
+    Image result = blank(width, image.height);
+    for (int y = 0; y < image.height; y++) {
+        uint8_t* out = row(result, y);
+        for (const Taps& tap : taps) {
+            const uint8_t* in = row(image, y) + static_cast<size_t>(tap.first) * 3;
+            int red = kHalf;
+            int green = kHalf;
+            int blue = kHalf;
+            for (const int weight : tap.weights) {
+                red += in[0] * weight;
+                green += in[1] * weight;
+                blue += in[2] * weight;
+                in += 3;
+            }
+            *out++ = to_byte(red);
+            *out++ = to_byte(green);
+            *out++ = to_byte(blue);
+        }
+    }
+    return result;
+}
+
+Image resize_height(const Image& image, int height) {
+    const std::vector<Taps> taps = lanczos_taps(image.height, height);
+    Image result = blank(image.width, height);
+    std::vector<int> sums(row_bytes(image));
+    for (int y = 0; y < height; y++) {
+        const Taps& tap = taps[static_cast<size_t>(y)];
+        std::fill(sums.begin(), sums.end(), kHalf);
+        int in_y = tap.first;
+        for (const int weight : tap.weights) {
+            const uint8_t* in = row(image, in_y++);
+            for (size_t i = 0; i < sums.size(); i++) {
+                sums[i] += in[i] * weight;
+            }
+        }
+        std::transform(sums.begin(), sums.end(), row(result, y), to_byte);
+    }
+    return result;
+}
+
+}  // namespace
+
+void check_image(const Image& image) {
+    check_sides(image.width, image.height);
+    const size_t expected = row_bytes(image) * static_cast<size_t>(image.height);
+    check(image.rgb.size() == expected, ErrorKind::bad_argument, "a picture of ", image.width,
+          " x ", image.height, " pixels has ", image.rgb.size(), " bytes, expected ", expected);
+}
+
+Image resize_lanczos(const Image& image, int width, int height) {
+    check_image(image);
+    check_sides(width, height);
+    return resize_height(resize_width(image, width), height);
+}
+
+Image center_crop(const Image& image, int width, int height) {
+    check_image(image);
+    check(width <= image.width && height <= image.height, ErrorKind::bad_argument,
+          "cannot crop a picture of ", image.width, " x ", image.height, " pixels to ", width,
+          " x ", height);
+    Image result = blank(width, height);
+    const int left = (image.width - width) / 2;
+    const int top = (image.height - height) / 2;
+    for (int y = 0; y < height; y++) {
+        std::copy_n(row(image, top + y) + static_cast<size_t>(left) * 3, row_bytes(result),
+                    row(result, y));
+    }
+    return result;
+}
+
+Image fit_reference(const Image& image, int64_t max_pixels) {
+    constexpr int kMinSide = 64;
+    constexpr int kMaxAspect = 8;
+    constexpr int kMultiple = 16;
+    check_image(image);
+    check(max_pixels > 0, ErrorKind::bad_argument, "reference pictures are limited to ", max_pixels,
+          " pixels, expected more than none");
+    const int width = image.width;
+    const int height = image.height;
+    check(std::min(width, height) >= kMinSide, ErrorKind::bad_argument, "a reference picture of ",
+          width, " x ", height, " pixels is too small: both sides must be at least ", kMinSide);
+    check(std::max(width, height) <= kMaxAspect * std::min(width, height), ErrorKind::bad_argument,
+          "a reference picture of ", width, " x ", height,
+          " pixels is too long: one side may be at most ", kMaxAspect, " times the other; crop it");
+
+    const auto crop = [](const Image& whole) {
+        return center_crop(whole, whole.width / kMultiple * kMultiple,
+                           whole.height / kMultiple * kMultiple);
+    };
+    const int64_t pixels = int64_t{width} * height;
+    if (pixels <= max_pixels) {
+        return crop(image);
+    }
+    const double scale = std::sqrt(static_cast<double>(max_pixels) / static_cast<double>(pixels));
+    const int new_width = static_cast<int>(width * scale);
+    const int new_height = static_cast<int>(height * scale);
+    check(std::min(new_width, new_height) >= kMultiple, ErrorKind::bad_argument,
+          "a reference picture of ", width, " x ", height, " pixels has no room in ", max_pixels,
+          " pixels; allow more");
+    return crop(resize_lanczos(image, new_width, new_height));
+}
+
+HostTensor to_planes(const Image& image) {
+    check_image(image);
+    HostTensor planes({image.width, image.height, 3, 1});
+    const size_t n = planes.data.size() / 3;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t c = 0; c < 3; c++) {
+            planes.data[c * n + i] = 2.0f * image.rgb[3 * i + c] / 255.0f - 1.0f;
+        }
+    }
+    return planes;
+}
+
+Image from_planes(const HostTensor& planes) {
+    const auto [width, height, n_planes, n_images] = planes.ne;
+    check(n_planes == 3 && n_images == 1 && width > 0 && height > 0 && width <= kMaxImageSide &&
+              height <= kMaxImageSide,
+          ErrorKind::internal, "a tensor [", width, ", ", height, ", ", n_planes, ", ", n_images,
+          "] is no picture");
+    Image image = blank(static_cast<int>(width), static_cast<int>(height));
+    const size_t n = image.rgb.size() / 3;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t c = 0; c < 3; c++) {
+            const float value = std::clamp(planes.data[c * n + i], -1.0f, 1.0f);
+            if (std::isnan(value)) {
+                fail(ErrorKind::internal, "the picture has a value that is not a number at pixel ",
+                     i % static_cast<size_t>(width), ", ", i / static_cast<size_t>(width));
+            }
+            image.rgb[3 * i + c] =
+                static_cast<uint8_t>(std::nearbyint((value / 2.0f + 0.5f) * 255.0f));
+        }
+    }
+    return image;
+}
+
+}  // namespace flux2

@@ -1,0 +1,522 @@
+#include "models/transformer.hpp"
+
+#include "base/check.hpp"
+
+#include <ggml-alloc.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace flux2 {
+
+// ---- Weights ----
+
+namespace {
+
+struct StreamWeights {  // one of the two streams of a double block
+    ggml_tensor *qkv, *q_norm, *k_norm, *proj, *mlp_in, *mlp_out;
+};
+
+struct DoubleBlockWeights {
+    StreamWeights img, txt;
+};
+
+struct SingleBlockWeights {
+    ggml_tensor *linear1, *linear2, *q_norm, *k_norm;
+};
+
+struct EmbedderWeights {  // of time or guidance
+    ggml_tensor *in_layer = nullptr, *out_layer = nullptr;
+};
+
+constexpr int64_t kTimeChannels = 256;
+
+}  // namespace
+
+struct TransformerNetwork {
+    ggml_tensor *img_in, *txt_in;
+    EmbedderWeights time_in, guidance_in;
+    ggml_tensor *mod_img, *mod_txt, *mod_single;
+    std::vector<DoubleBlockWeights> double_blocks;
+    std::vector<SingleBlockWeights> single_blocks;
+    ggml_tensor *final_mod, *final_linear;
+};
+
+namespace {
+
+StreamWeights load_stream(Weights& w, const TransformerSizes& s, const std::string& p) {
+    return {.qkv = w.matrix(p + "_attn.qkv.weight", {s.hidden, 3 * s.hidden}),
+            .q_norm = w.vector(p + "_attn.norm.query_norm.scale", s.head_dim),
+            .k_norm = w.vector(p + "_attn.norm.key_norm.scale", s.head_dim),
+            .proj = w.matrix(p + "_attn.proj.weight", {s.hidden, s.hidden}),
+            .mlp_in = w.matrix(p + "_mlp.0.weight", {s.hidden, 2 * s.mlp}),
+            .mlp_out = w.matrix(p + "_mlp.2.weight", {s.mlp, s.hidden})};
+}
+
+SingleBlockWeights load_single(Weights& w, const TransformerSizes& s, const std::string& p) {
+    return {.linear1 = w.matrix(p + ".linear1.weight", {s.hidden, 3 * s.hidden + 2 * s.mlp}),
+            .linear2 = w.matrix(p + ".linear2.weight", {s.hidden + s.mlp, s.hidden}),
+            .q_norm = w.vector(p + ".norm.query_norm.scale", s.head_dim),
+            .k_norm = w.vector(p + ".norm.key_norm.scale", s.head_dim)};
+}
+
+EmbedderWeights load_embedder(Weights& w, const TransformerSizes& s, const std::string& p) {
+    return {.in_layer = w.matrix(p + ".in_layer.weight", {kTimeChannels, s.hidden}),
+            .out_layer = w.matrix(p + ".out_layer.weight", {s.hidden, s.hidden})};
+}
+
+TransformerNetwork load_network(Weights& w, const TransformerSizes& s) {
+    TransformerNetwork n;
+    n.img_in = w.matrix("img_in.weight", {s.channels, s.hidden});
+    n.txt_in = w.matrix("txt_in.weight", {s.text_width, s.hidden});
+    n.time_in = load_embedder(w, s, "time_in");
+    if (s.guidance) {
+        n.guidance_in = load_embedder(w, s, "guidance_in");
+    }
+    n.mod_img = w.matrix("double_stream_modulation_img.lin.weight", {s.hidden, 6 * s.hidden});
+    n.mod_txt = w.matrix("double_stream_modulation_txt.lin.weight", {s.hidden, 6 * s.hidden});
+    n.mod_single = w.matrix("single_stream_modulation.lin.weight", {s.hidden, 3 * s.hidden});
+    for (int64_t i = 0; i < s.n_double; ++i) {
+        const std::string p = "double_blocks." + std::to_string(i);
+        n.double_blocks.push_back({load_stream(w, s, p + ".img"), load_stream(w, s, p + ".txt")});
+    }
+    for (int64_t i = 0; i < s.n_single; ++i) {
+        n.single_blocks.push_back(load_single(w, s, "single_blocks." + std::to_string(i)));
+    }
+    n.final_mod = w.matrix("final_layer.adaLN_modulation.1.weight", {s.hidden, 2 * s.hidden});
+    n.final_linear = w.matrix("final_layer.linear.weight", {s.hidden, s.channels});
+    return n;
+}
+
+// ---- Modulation ----
+
+struct Mod {
+    ggml_tensor *shift, *scale, *gate;
+};
+
+// A stretch of tokens that shares one modulation. Reference tokens of KV models have their own.
+struct ModSpan {
+    int64_t n;
+    Mod mod;
+};
+using ModSpans = std::vector<ModSpan>;
+
+struct StreamMod {  // of one stream of a double block
+    ModSpans attn, mlp;
+};
+
+// Chunk i of a projection m [n_chunks * hidden], as a vector [hidden].
+ggml_tensor* chunk(Graph& g, ggml_tensor* m, int64_t hidden, int64_t i) {
+    return ggml_view_1d(g, m, hidden, ggml_row_size(m->type, i * hidden));
+}
+
+// Three chunks from number `first` on: shift, scale, gate.
+Mod mod_chunks(Graph& g, ggml_tensor* m, int64_t hidden, int64_t first) {
+    return {chunk(g, m, hidden, first), chunk(g, m, hidden, first + 1),
+            chunk(g, m, hidden, first + 2)};
+}
+
+// Applies f to each stretch of columns of x with its modulation and joins the results.
+template <typename F>
+ggml_tensor* for_spans(Graph& g, ggml_tensor* x, const ModSpans& spans, const F& f) {
+    if (spans.size() == 1) {
+        return f(x, spans.front().mod);
+    }
+    ggml_tensor* result = nullptr;
+    int64_t first = 0;
+    for (const ModSpan& span : spans) {
+        ggml_tensor* part = f(columns(g, x, first, span.n), span.mod);
+        result = result == nullptr ? part : ggml_concat(g, result, part, 1);
+        first += span.n;
+    }
+    return result;
+}
+
+// LayerNorm without weights. x [hidden, n].
+ggml_tensor* layer_norm(Graph& g, ggml_tensor* x) {
+    return ggml_norm(g, x, 1e-6f);
+}
+
+// (1 + scale) * LN(x) + shift
+ggml_tensor* modulate(Graph& g, ggml_tensor* x, ggml_tensor* shift, ggml_tensor* scale) {
+    x = layer_norm(g, x);
+    return ggml_add(g, ggml_add(g, x, ggml_mul(g, x, scale)), shift);
+}
+
+ggml_tensor* modulate(Graph& g, ggml_tensor* x, const ModSpans& spans) {
+    return for_spans(g, x, spans, [&](ggml_tensor* part, const Mod& mod) {
+        return modulate(g, part, mod.shift, mod.scale);
+    });
+}
+
+// x + gate * branch
+ggml_tensor* add_gated(Graph& g, ggml_tensor* x, ggml_tensor* branch, const ModSpans& spans) {
+    return ggml_add(g, x, for_spans(g, branch, spans, [&](ggml_tensor* part, const Mod& mod) {
+                        return ggml_mul(g, part, mod.gate);
+                    }));
+}
+
+// ---- Attention ----
+
+struct Qkv {
+    ggml_tensor *q, *k, *v;  // each [head_dim, n_head, n]
+};
+
+struct CachedKv {
+    ggml_tensor *k, *v;  // [head_dim, n_head, n_ref]
+};
+
+// Who attends to whom: the whole sequence is text, image, references.
+struct AttentionPlan {
+    ReferenceMode mode;
+    int64_t n_txt, n_img, n_ref;
+    Positions pos;
+    float theta;
+};
+
+// Rows 0 .. 3 * hidden of a projection -> q, k, v; q and k leave RMS-normalised.
+// projected [at least 3 * hidden, n].
+Qkv split_qkv(Graph& g, ggml_tensor* projected, int64_t hidden, ggml_tensor* q_norm,
+              ggml_tensor* k_norm) {
+    const int64_t head_dim = q_norm->ne[0];
+    const auto part = [&](int64_t i) {
+        return ggml_view_3d(g, projected, head_dim, hidden / head_dim, projected->ne[1],
+                            ggml_row_size(projected->type, head_dim), projected->nb[1],
+                            ggml_row_size(projected->type, i * hidden));
+    };
+    return {rms_norm(g, part(0), q_norm), rms_norm(g, part(1), k_norm), part(2)};
+}
+
+// Tokens [first, first + n) of x [head_dim, n_head, N].
+ggml_tensor* tokens(Graph& g, ggml_tensor* x, int64_t first, int64_t n) {
+    return ggml_view_3d(g, x, x->ne[0], x->ne[1], n, x->nb[1], x->nb[2],
+                        static_cast<size_t>(first) * x->nb[2]);
+}
+
+// Joint attention of a block -> [hidden, n]. `cached` is this block's place in the KV cache.
+ggml_tensor* attend(Graph& g, const Qkv& qkv, const AttentionPlan& plan, const CachedKv& cached) {
+    ggml_tensor* q = rope_axes(g, qkv.q, plan.pos, plan.theta);
+    ggml_tensor* k = rope_axes(g, qkv.k, plan.pos, plan.theta);
+    switch (plan.mode) {
+        case ReferenceMode::joint:
+            return attention(g, q, k, qkv.v);
+        case ReferenceMode::cached:
+            return attention(g, q, ggml_concat(g, k, cached.k, 2),
+                             ggml_concat(g, ggml_cont(g, qkv.v), cached.v, 2));
+        case ReferenceMode::extract:
+            break;
+    }
+    const int64_t n_main = plan.n_txt + plan.n_img;
+    ggml_tensor* k_ref = tokens(g, k, n_main, plan.n_ref);
+    ggml_tensor* v_ref = tokens(g, qkv.v, n_main, plan.n_ref);
+    g.expand(ggml_cpy(g, k_ref, cached.k));
+    g.expand(ggml_cpy(g, v_ref, cached.v));
+    ggml_tensor* main = attention(g, tokens(g, q, 0, n_main), k, qkv.v);
+    ggml_tensor* ref = attention(g, tokens(g, q, n_main, plan.n_ref), k_ref, v_ref);
+    return ggml_concat(g, main, ref, 1);
+}
+
+// ---- Blocks ----
+
+struct Streams {
+    ggml_tensor *img, *txt;  // [hidden, n_img + n_ref], [hidden, n_txt]
+};
+
+// Adds the attention branch, then the MLP branch, each through its gate. x, attn [hidden, n].
+ggml_tensor* add_branches(Graph& g, const StreamWeights& w, ggml_tensor* x, ggml_tensor* attn,
+                          const StreamMod& mod) {
+    x = add_gated(g, x, linear(g, w.proj, attn), mod.attn);
+    ggml_tensor* h = linear(g, w.mlp_in, modulate(g, x, mod.mlp));  // [2 * mlp, n]
+    h = linear(g, w.mlp_out, ggml_swiglu(g, h));                    // [hidden, n]
+    return add_gated(g, x, h, mod.mlp);
+}
+
+// Joint block: image and text keep their own weights and meet once, in attention.
+Streams double_block(Graph& g, const DoubleBlockWeights& w, Streams x, const StreamMod& img_mod,
+                     const StreamMod& txt_mod, const AttentionPlan& plan, const CachedKv& cached) {
+    const int64_t hidden = x.txt->ne[0];
+    const auto project = [&](const StreamWeights& s, ggml_tensor* stream, const StreamMod& mod) {
+        ggml_tensor* qkv = linear(g, s.qkv, modulate(g, stream, mod.attn));  // [3 * hidden, n]
+        return split_qkv(g, qkv, hidden, s.q_norm, s.k_norm);
+    };
+    // One sequence, text first.
+    const Qkv txt = project(w.txt, x.txt, txt_mod);
+    const Qkv img = project(w.img, x.img, img_mod);
+    const Qkv joint = {ggml_concat(g, txt.q, img.q, 2), ggml_concat(g, txt.k, img.k, 2),
+                       ggml_concat(g, txt.v, img.v, 2)};
+    ggml_tensor* attn = attend(g, joint, plan, cached);  // [hidden, n]
+
+    // Each stream takes its own columns home.
+    const int64_t n_txt = x.txt->ne[1];
+    x.txt = add_branches(g, w.txt, x.txt, columns(g, attn, 0, n_txt), txt_mod);
+    x.img = add_branches(g, w.img, x.img, columns(g, attn, n_txt, x.img->ne[1]), img_mod);
+    return x;
+}
+
+// Attention and MLP side by side from one projection. x [hidden, n].
+ggml_tensor* single_block(Graph& g, const SingleBlockWeights& w, ggml_tensor* x,
+                          const ModSpans& mod, const AttentionPlan& plan, const CachedKv& cached) {
+    const int64_t hidden = x->ne[0];
+    ggml_tensor* p = linear(g, w.linear1, modulate(g, x, mod));  // [3 * hidden + 2 * mlp, n]
+    ggml_tensor* attn =
+        attend(g, split_qkv(g, p, hidden, w.q_norm, w.k_norm), plan, cached);  // [hidden, n]
+    ggml_tensor* mlp = ggml_view_2d(g, p, p->ne[0] - 3 * hidden, p->ne[1], p->nb[1],
+                                    ggml_row_size(p->type, 3 * hidden));  // [2 * mlp, n]
+    ggml_tensor* joined = ggml_concat(g, attn, ggml_swiglu(g, mlp), 0);   // [hidden + mlp, n]
+    return add_gated(g, x, linear(g, w.linear2, joined), mod);
+}
+
+// Everything a step's blocks need from the time: the modulation of each stretch of tokens.
+struct StepMods {
+    StreamMod img, txt;
+    ModSpans single;
+};
+
+StepMods step_mods(Graph& g, const TransformerNetwork& n, ggml_tensor* vec, ggml_tensor* vec_zero,
+                   const AttentionPlan& plan) {
+    const int64_t hidden = vec->ne[0];
+    const auto project = [&](ggml_tensor* lin, ggml_tensor* v) {
+        return linear(g, lin, ggml_silu(g, v));
+    };
+    ggml_tensor* img = project(n.mod_img, vec);
+    ggml_tensor* txt = project(n.mod_txt, vec);
+    ggml_tensor* single = project(n.mod_single, vec);
+    const int64_t n_img = plan.mode == ReferenceMode::joint ? plan.n_img + plan.n_ref : plan.n_img;
+    StepMods mods;
+    mods.img = {{{n_img, mod_chunks(g, img, hidden, 0)}}, {{n_img, mod_chunks(g, img, hidden, 3)}}};
+    mods.txt = {{{plan.n_txt, mod_chunks(g, txt, hidden, 0)}},
+                {{plan.n_txt, mod_chunks(g, txt, hidden, 3)}}};
+    mods.single = {{plan.n_txt + n_img, mod_chunks(g, single, hidden, 0)}};
+    if (plan.mode == ReferenceMode::extract) {
+        ggml_tensor* img_zero = project(n.mod_img, vec_zero);
+        ggml_tensor* single_zero = project(n.mod_single, vec_zero);
+        mods.img.attn.push_back({plan.n_ref, mod_chunks(g, img_zero, hidden, 0)});
+        mods.img.mlp.push_back({plan.n_ref, mod_chunks(g, img_zero, hidden, 3)});
+        mods.single.push_back({plan.n_ref, mod_chunks(g, single_zero, hidden, 0)});
+    }
+    return mods;
+}
+
+// vec = out(silu(in(e))) of an embedded value e [256] -> [hidden]
+ggml_tensor* embed(Graph& g, const EmbedderWeights& w, ggml_tensor* e) {
+    return linear(g, w.out_layer, ggml_silu(g, linear(g, w.in_layer, e)));
+}
+
+}  // namespace
+
+// Keys and values of reference tokens, per block, double blocks first.
+struct Transformer::KvCache {
+    int64_t n_ref = 0;
+    ggml_context_ptr context;
+    std::vector<CachedKv> blocks;
+    ggml_backend_buffer_ptr buffer;
+};
+
+struct Transformer::Plan {
+    Plan(const Backend& backend, size_t max_nodes, bool taps)
+        : graph(backend, max_nodes, taps), keep_taps(taps) {}
+
+    Graph graph;
+    ReferenceMode mode = ReferenceMode::joint;
+    int64_t n_img = 0, n_ref = 0, n_txt = 0;
+    bool keep_taps;
+
+    ggml_tensor *img = nullptr, *txt = nullptr, *time = nullptr, *time_zero = nullptr;
+    ggml_tensor* guidance = nullptr;
+    Positions pos = {};
+    ggml_tensor* velocity = nullptr;
+};
+
+Transformer::Transformer(const Backend& backend, const Checkpoint& checkpoint,
+                         const WeightOptions& options)
+    : backend_(backend),
+      sizes_(read_transformer_sizes(checkpoint)),
+      rope_theta_(static_cast<float>(
+          checkpoint.source().metadata().get_float("flux2.rope_theta").value_or(2000.0))),
+      weights_(backend, checkpoint, options),
+      network_(std::make_unique<TransformerNetwork>()) {
+    const TransformerSizes& s = sizes_;
+    check(s.head_dim % (2 * Positions::kAxes) == 0, ErrorKind::bad_file, checkpoint.file(),
+          ": head size ", s.head_dim, " cannot be shared by four position axes");
+    *network_ = load_network(weights_, s);
+    weights_.load();
+}
+
+Transformer::~Transformer() = default;
+
+Transformer::Plan& Transformer::plan_for(const TransformerInput& input, ReferenceMode mode,
+                                         bool keep_taps) {
+    const int64_t n_img = input.img.ne[1];
+    const int64_t n_ref = input.ref.data.empty() ? 0 : input.ref.ne[1];
+    const int64_t n_txt = input.txt.ne[1];
+    if (plan_ && plan_->mode == mode && plan_->n_img == n_img && plan_->n_ref == n_ref &&
+        plan_->n_txt == n_txt && plan_->keep_taps == keep_taps) {
+        return *plan_;
+    }
+    plan_.reset();  // gives its memory back first
+    const TransformerSizes& s = sizes_;
+    const int64_t n_blocks = s.n_double + s.n_single;
+    const size_t max_nodes = static_cast<size_t>(256 * (n_blocks + 4));
+    auto plan = std::make_unique<Plan>(backend_, max_nodes, keep_taps);
+    plan->mode = mode;
+    plan->n_img = n_img;
+    plan->n_ref = n_ref;
+    plan->n_txt = n_txt;
+
+    Graph& g = plan->graph;
+    const TransformerNetwork& n = *network_;
+    const int64_t n_own_ref = mode == ReferenceMode::cached ? 0 : n_ref;
+    plan->img = g.input_f32("img", {s.channels, n_img + n_own_ref});
+    plan->txt = g.input_f32("txt", {s.text_width, n_txt});
+    plan->time = g.input_f32("time", {kTimeChannels});
+    for (size_t axis = 0; axis < plan->pos.axis.size(); ++axis) {
+        plan->pos.axis[axis] =
+            g.input_i32("pos_" + std::to_string(axis), {n_txt + n_img + n_own_ref});
+    }
+    const AttentionPlan attn{mode, n_txt, n_img, n_own_ref, plan->pos, rope_theta_};
+
+    // Conditioning.
+    ggml_tensor* guidance = nullptr;
+    if (s.guidance) {
+        plan->guidance = g.input_f32("guidance", {kTimeChannels});
+        guidance = embed(g, n.guidance_in, plan->guidance);
+    }
+    const auto vec_of = [&](ggml_tensor* time) {
+        ggml_tensor* v = embed(g, n.time_in, time);  // [hidden]
+        return guidance != nullptr ? ggml_add(g, v, guidance) : v;
+    };
+    ggml_tensor* vec = g.tap("vec", vec_of(plan->time));
+    ggml_tensor* vec_zero = nullptr;
+    if (mode == ReferenceMode::extract) {
+        plan->time_zero = g.input_f32("time_zero", {kTimeChannels});
+        vec_zero = vec_of(plan->time_zero);
+    }
+    const StepMods mods = step_mods(g, n, vec, vec_zero, attn);
+    const auto cached = [&](int64_t block) {
+        return mode == ReferenceMode::joint ? CachedKv{}
+                                            : cache_->blocks[static_cast<size_t>(block)];
+    };
+
+    Streams x = {.img = g.tap("img_in", linear(g, n.img_in, plan->img)),
+                 .txt = g.tap("txt_in", linear(g, n.txt_in, plan->txt))};
+    for (int64_t i = 0; i < s.n_double; ++i) {
+        x = double_block(g, n.double_blocks[static_cast<size_t>(i)], x, mods.img, mods.txt, attn,
+                         cached(i));
+        g.tap("double_" + std::to_string(i) + ".0", x.txt);
+        g.tap("double_" + std::to_string(i) + ".1", x.img);
+    }
+    ggml_tensor* z = ggml_concat(g, x.txt, x.img, 1);  // [hidden, n]
+    for (int64_t i = 0; i < s.n_single; ++i) {
+        z = single_block(g, n.single_blocks[static_cast<size_t>(i)], z, mods.single, attn,
+                         cached(s.n_double + i));
+        g.tap("single_" + std::to_string(i), z);
+    }
+
+    // Only image tokens go on; shift comes before scale here too.
+    z = columns(g, z, n_txt, n_img);
+    ggml_tensor* final_mod = linear(g, n.final_mod, ggml_silu(g, vec));  // [2 * hidden]
+    z = modulate(g, z, chunk(g, final_mod, s.hidden, 0), chunk(g, final_mod, s.hidden, 1));
+    plan->velocity = linear(g, n.final_linear, z);  // [channels, n_img]
+    g.finish(plan->velocity);
+    plan_ = std::move(plan);
+    return *plan_;
+}
+
+HostTensor Transformer::predict(const TransformerInput& input, ReferenceMode mode, Taps* taps) {
+    const TransformerSizes& s = sizes_;
+    const int64_t n_ref = input.ref.data.empty() ? 0 : input.ref.ne[1];
+    check(input.img.ne[0] == s.channels && (n_ref == 0 || input.ref.ne[0] == s.channels) &&
+              input.txt.ne[0] == s.text_width,
+          ErrorKind::bad_argument, "the transformer takes ", s.channels,
+          " latent channels and text features ", s.text_width, " wide, not ", input.img.ne[0],
+          " and ", input.txt.ne[0], "; use the text encoder and autoencoder made for it");
+    if (mode == ReferenceMode::extract) {
+        prepare_cache(n_ref);
+    }
+    check(mode != ReferenceMode::cached || (cache_ && cache_->n_ref == n_ref), ErrorKind::internal,
+          "no keys and values of these references are kept");
+    Plan& plan = plan_for(input, mode, taps != nullptr);
+    Graph& g = plan.graph;
+
+    std::vector<float> img = input.img.data;
+    std::vector<Position> positions = input.txt_pos;
+    positions.insert(positions.end(), input.img_pos.begin(), input.img_pos.end());
+    if (mode != ReferenceMode::cached) {
+        img.insert(img.end(), input.ref.data.begin(), input.ref.data.end());
+        positions.insert(positions.end(), input.ref_pos.begin(), input.ref_pos.end());
+    }
+    g.set(plan.img, img);
+    g.set(plan.txt, input.txt.data);
+    g.set(plan.time, timestep_embedding(input.timestep));
+    if (plan.time_zero != nullptr) {
+        g.set(plan.time_zero, timestep_embedding(0.0f));
+    }
+    if (plan.guidance != nullptr) {
+        g.set(plan.guidance, timestep_embedding(input.guidance));
+    }
+    for (size_t axis = 0; axis < plan.pos.axis.size(); ++axis) {
+        std::vector<int32_t> ids;
+        for (const Position& position : positions) {
+            ids.push_back(position[axis]);
+        }
+        g.set(plan.pos.axis[axis], ids);
+    }
+    g.compute();
+    if (taps != nullptr) {
+        *taps = g.read_taps();
+    }
+    return g.read(plan.velocity);
+}
+
+// Makes room for the keys and values of n_ref reference tokens.
+void Transformer::prepare_cache(int64_t n_ref) {
+    if (cache_ && cache_->n_ref == n_ref) {
+        return;
+    }
+    plan_.reset();  // it may point into the old cache
+    const TransformerSizes& s = sizes_;
+    const auto n_blocks = static_cast<size_t>(s.n_double + s.n_single);
+    cache_ = std::make_unique<KvCache>();
+    cache_->n_ref = n_ref;
+    cache_->context.reset(ggml_init({.mem_size = (2 * n_blocks + 1) * ggml_tensor_overhead(),
+                                     .mem_buffer = nullptr,
+                                     .no_alloc = true}));
+    for (size_t i = 0; i < n_blocks; ++i) {
+        const auto place = [&] {
+            return ggml_new_tensor_3d(cache_->context.get(), GGML_TYPE_F32, s.head_dim,
+                                      s.hidden / s.head_dim, n_ref);
+        };
+        cache_->blocks.push_back({place(), place()});
+    }
+    cache_->buffer.reset(
+        ggml_backend_alloc_ctx_tensors_from_buft(cache_->context.get(), backend_.buffer_type()));
+    check(cache_->buffer != nullptr, ErrorKind::out_of_memory, "keys and values of ", n_ref,
+          " reference tokens do not fit into the memory of ", backend_.name(),
+          "; use smaller or fewer references");
+}
+
+const Graph* Transformer::graph() const {
+    return plan_ ? &plan_->graph : nullptr;
+}
+
+uint64_t Transformer::buffer_bytes() const {
+    return plan_ ? plan_->graph.buffer_bytes() : 0;
+}
+
+std::vector<float> timestep_embedding(float t) {
+    // Each step rounded to F32, as the reference does it.
+    constexpr int64_t kHalf = kTimeChannels / 2;
+    std::vector<float> e(kTimeChannels);
+    const float s = 1000.0f * t;
+    for (int64_t i = 0; i < kHalf; ++i) {
+        const float exponent =
+            -std::log(10000.0f) * static_cast<float>(i) / static_cast<float>(kHalf);
+        const float angle = s * std::exp(exponent);
+        e[static_cast<size_t>(i)] = std::cos(angle);
+        e[static_cast<size_t>(kHalf + i)] = std::sin(angle);
+    }
+    return e;
+}
+
+}  // namespace flux2

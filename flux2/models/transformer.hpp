@@ -1,0 +1,82 @@
+// The Flux2 transformer: latent tokens, positions, text features and a time -> velocity.
+// Follows model.py of the original authors, in its order and with its words.
+#pragma once
+
+#include "base/host_tensor.hpp"
+#include "compute/graph.hpp"
+#include "compute/ops.hpp"
+#include "compute/weights.hpp"
+#include "store/inventory.hpp"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace flux2 {
+
+// Where a token stands: time, row, column, place in the text.
+using Position = std::array<int32_t, Positions::kAxes>;
+
+struct TransformerInput {
+    HostTensor img;  // latent tokens [channels, n_img]
+    HostTensor ref;  // tokens of reference pictures [channels, n_ref]; empty when there are none
+    HostTensor txt;  // text features [text_width, n_txt]
+    std::vector<Position> img_pos, ref_pos, txt_pos;
+    float timestep = 0;  // in [0, 1]; only the embedding multiplies it by 1000
+    float guidance = 0;  // used by models with a guidance input only
+};
+
+// How reference tokens take part.
+enum class ReferenceMode {
+    joint,    // they see and are seen by all tokens, at the current time
+    extract,  // KV models, first step: they see only each other, at time 0; keys and values are
+              // kept
+    cached,   // KV models, later steps: only the kept keys and values remain
+};
+
+struct TransformerNetwork;  // the weights by their role
+
+// Weights of one model on one device. Graphs are kept while shapes stay the same.
+class Transformer {
+  public:
+    // Throws bad_file for a checkpoint that is no transformer or lacks tensors. The backend and the
+    // checkpoint must outlive it.
+    Transformer(const Backend& backend, const Checkpoint& checkpoint,
+                const WeightOptions& options = {});
+    ~Transformer();
+
+    const TransformerSizes& sizes() const { return sizes_; }
+
+    // The velocity of the image tokens [channels, n_img]. In mode cached `input.ref` is ignored and
+    // the keys and values of the last extract call are used. `taps`, when given, receives
+    // intermediate results: vec, img_in, txt_in, double_i.0 (text), double_i.1 (image), single_i.
+    HostTensor predict(const TransformerInput& input, ReferenceMode mode = ReferenceMode::joint,
+                       Taps* taps = nullptr);
+
+    // Compute buffers of the current graph.
+    uint64_t buffer_bytes() const;
+    // The current graph, for looking at its operations; null before the first call.
+    const Graph* graph() const;
+
+  private:
+    struct Plan;  // a built graph with its inputs
+    struct KvCache;
+
+    Plan& plan_for(const TransformerInput& input, ReferenceMode mode, bool keep_taps);
+    void prepare_cache(int64_t n_ref);
+
+    const Backend& backend_;
+    TransformerSizes sizes_;
+    float rope_theta_;
+    Weights weights_;
+    std::unique_ptr<TransformerNetwork> network_;
+    std::unique_ptr<KvCache> cache_;
+    std::unique_ptr<Plan> plan_;
+};
+
+// The sinusoidal embedding of a time or guidance value: 128 cosines, then 128 sines.
+std::vector<float> timestep_embedding(float t);
+
+}  // namespace flux2

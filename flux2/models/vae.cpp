@@ -1,0 +1,344 @@
+#include "models/vae.hpp"
+
+#include "base/check.hpp"
+#include "compute/ops.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace flux2 {
+
+namespace {
+
+struct Resnet {
+    GroupNorm norm1, norm2;
+    Conv conv1, conv2;
+    Conv shortcut;  // empty when the width stays the same
+};
+
+struct Attention {
+    GroupNorm norm;
+    Conv q, k, v, proj_out;
+};
+
+struct Mid {
+    Resnet block_1, block_2;
+    Attention attn_1;
+};
+
+struct Level {
+    std::vector<Resnet> blocks;
+    Conv resample;  // empty at the last level
+};
+
+constexpr float kBatchNormEps = 1e-4f;  // of the latent statistics; not PyTorch's default
+
+}  // namespace
+
+struct VaeNetwork {
+    struct {
+        Conv conv_in, conv_out, quant_conv;
+        std::array<Level, VaeSizes::kLevels> down;
+        Mid mid;
+        GroupNorm norm_out;
+    } encoder;
+    struct {
+        Conv post_quant_conv, conv_in, conv_out;
+        Mid mid;
+        std::array<Level, VaeSizes::kLevels> up;
+        GroupNorm norm_out;
+    } decoder;
+};
+
+namespace {
+
+// ---- Weights ----
+
+Conv load_conv(Weights& w, const std::string& name, int64_t in, int64_t out, int64_t size) {
+    return {.weight = w.kernel(name + ".weight", {size, size, in, out}),
+            .bias = w.vector(name + ".bias", out)};
+}
+
+GroupNorm load_norm(Weights& w, const std::string& name, int64_t n) {
+    return {.weight = w.vector(name + ".weight", n), .bias = w.vector(name + ".bias", n)};
+}
+
+Resnet load_resnet(Weights& w, const std::string& name, int64_t in, int64_t out) {
+    return {.norm1 = load_norm(w, name + ".norm1", in),
+            .norm2 = load_norm(w, name + ".norm2", out),
+            .conv1 = load_conv(w, name + ".conv1", in, out, 3),
+            .conv2 = load_conv(w, name + ".conv2", out, out, 3),
+            .shortcut = in == out ? Conv{} : load_conv(w, name + ".nin_shortcut", in, out, 1)};
+}
+
+Mid load_mid(Weights& w, const std::string& name, int64_t n) {
+    const std::string attn = name + ".attn_1";
+    return {.block_1 = load_resnet(w, name + ".block_1", n, n),
+            .block_2 = load_resnet(w, name + ".block_2", n, n),
+            .attn_1 = {.norm = load_norm(w, attn + ".norm", n),
+                       .q = load_conv(w, attn + ".q", n, n, 1),
+                       .k = load_conv(w, attn + ".k", n, n, 1),
+                       .v = load_conv(w, attn + ".v", n, n, 1),
+                       .proj_out = load_conv(w, attn + ".proj_out", n, n, 1)}};
+}
+
+void load_encoder(Weights& w, const VaeSizes& s, VaeNetwork& n) {
+    auto& e = n.encoder;
+    int64_t width = s.encoder_widths[0];
+    e.conv_in = load_conv(w, "encoder.conv_in", 3, width, 3);
+    for (size_t level = 0; level < e.down.size(); ++level) {
+        const std::string name = "encoder.down." + std::to_string(level);
+        for (const char* block : {".block.0", ".block.1"}) {
+            e.down[level].blocks.push_back(
+                load_resnet(w, name + block, width, s.encoder_widths[level]));
+            width = s.encoder_widths[level];
+        }
+        if (level + 1 < e.down.size()) {
+            e.down[level].resample = load_conv(w, name + ".downsample.conv", width, width, 3);
+        }
+    }
+    e.mid = load_mid(w, "encoder.mid", width);
+    e.norm_out = load_norm(w, "encoder.norm_out", width);
+    e.conv_out = load_conv(w, "encoder.conv_out", width, 2 * s.latent_channels, 3);
+    e.quant_conv =
+        load_conv(w, "encoder.quant_conv", 2 * s.latent_channels, 2 * s.latent_channels, 1);
+}
+
+void load_decoder(Weights& w, const VaeSizes& s, VaeNetwork& n) {
+    auto& d = n.decoder;
+    int64_t width = s.decoder_widths.back();
+    d.post_quant_conv =
+        load_conv(w, "decoder.post_quant_conv", s.latent_channels, s.latent_channels, 1);
+    d.conv_in = load_conv(w, "decoder.conv_in", s.latent_channels, width, 3);
+    d.mid = load_mid(w, "decoder.mid", width);
+    for (size_t level = d.up.size(); level-- > 0;) {
+        const std::string name = "decoder.up." + std::to_string(level);
+        for (const char* block : {".block.0", ".block.1", ".block.2"}) {
+            d.up[level].blocks.push_back(
+                load_resnet(w, name + block, width, s.decoder_widths[level]));
+            width = s.decoder_widths[level];
+        }
+        if (level > 0) {
+            d.up[level].resample = load_conv(w, name + ".upsample.conv", width, width, 3);
+        }
+    }
+    d.norm_out = load_norm(w, "decoder.norm_out", width);
+    d.conv_out = load_conv(w, "decoder.conv_out", width, 3, 3);
+}
+
+// ---- Graph; pictures are [w, h, channels] ----
+
+ggml_tensor* resnet(Graph& g, const Resnet& w, ggml_tensor* x) {
+    const bool widens = w.shortcut.weight != nullptr;
+    ggml_tensor* skip = x;
+    if (widens) {
+        skip = conv(g, w.shortcut, x);
+        // Nobody needs x afterwards, so the norm may overwrite it: this is where memory peaks.
+        g.expand(skip);
+    }
+    ggml_tensor* h = group_norm(g, w.norm1, x, widens);
+    h = conv(g, w.conv1, widens ? ggml_silu_inplace(g, h) : ggml_silu(g, h));
+    h = conv(g, w.conv2, ggml_silu(g, group_norm(g, w.norm2, h)));
+    return ggml_add(g, skip, h);
+}
+
+ggml_tensor* attention_block(Graph& g, const Attention& w, ggml_tensor* x) {
+    const int64_t n = x->ne[0] * x->ne[1];
+    ggml_tensor* y = group_norm(g, w.norm, x);
+    // [w, h, channels] -> [channels, w * h]
+    const auto tokens = [&](const Conv& part) {
+        ggml_tensor* t = ggml_reshape_2d(g, conv(g, part, y), n, x->ne[2]);
+        return ggml_cont(g, ggml_transpose(g, t));
+    };
+    ggml_tensor* o = sliced_attention(g, tokens(w.q), tokens(w.k), tokens(w.v));
+    o = ggml_reshape_3d(g, ggml_cont(g, ggml_transpose(g, o)), x->ne[0], x->ne[1], x->ne[2]);
+    return ggml_add(g, x, conv(g, w.proj_out, o));
+}
+
+ggml_tensor* mid(Graph& g, const Mid& w, ggml_tensor* x) {
+    x = resnet(g, w.block_1, x);
+    x = attention_block(g, w.attn_1, x);
+    return resnet(g, w.block_2, x);
+}
+
+// One column of zeros on the right and one row at the bottom, nothing at left and top.
+ggml_tensor* downsample(Graph& g, const Conv& w, ggml_tensor* x) {
+    return conv(g, w, ggml_pad(g, x, 1, 1, 0, 0), /*stride=*/2);
+}
+
+ggml_tensor* upsample(Graph& g, const Conv& w, ggml_tensor* x) {
+    return conv(g, w, ggml_upscale(g, x, 2, GGML_SCALE_MODE_NEAREST));
+}
+
+// x [w, h, 3] -> the means [w/8, h/8, latent channels]
+ggml_tensor* encode_graph(Graph& g, const VaeNetwork& n, ggml_tensor* x) {
+    const auto& e = n.encoder;
+    x = conv(g, e.conv_in, x);
+    for (const Level& level : e.down) {
+        for (const Resnet& block : level.blocks) {
+            x = resnet(g, block, x);
+        }
+        if (level.resample.weight != nullptr) {
+            x = downsample(g, level.resample, x);
+        }
+    }
+    x = mid(g, e.mid, x);
+    x = conv(g, e.conv_out, ggml_silu(g, group_norm(g, e.norm_out, x)));
+    x = conv(g, e.quant_conv, x);
+    // The first half of the channels is the mean, the second the logarithm of the variance.
+    return ggml_cont(g,
+                     ggml_view_3d(g, x, x->ne[0], x->ne[1], x->ne[2] / 2, x->nb[1], x->nb[2], 0));
+}
+
+// x [w/8, h/8, latent channels] -> [w, h, 3]
+ggml_tensor* decode_graph(Graph& g, const VaeNetwork& n, ggml_tensor* x) {
+    const auto& d = n.decoder;
+    x = conv(g, d.conv_in, conv(g, d.post_quant_conv, x));
+    x = mid(g, d.mid, x);
+    for (size_t level = d.up.size(); level-- > 0;) {
+        for (const Resnet& block : d.up[level].blocks) {
+            x = resnet(g, block, x);
+        }
+        if (d.up[level].resample.weight != nullptr) {
+            x = upsample(g, d.up[level].resample, x);
+        }
+    }
+    return conv(g, d.conv_out, ggml_silu(g, group_norm(g, d.norm_out, x)));
+}
+
+// Values of a small tensor on the host.
+HostTensor read_vector(const Checkpoint& checkpoint, const std::string& name, int64_t n) {
+    const ModelTensor& tensor = checkpoint.get(name);
+    check(tensor.shape.elements() == n, ErrorKind::bad_file, checkpoint.file(), ": tensor ", name,
+          " has ", tensor.shape.elements(), " values, expected ", n);
+    HostTensor values({n, 1, 1, 1});
+    tensor.read_f32(0, values.data);
+    return values;
+}
+
+}  // namespace
+
+struct Vae::Plan {
+    Plan(const Backend& backend, size_t max_nodes) : graph(backend, max_nodes) {}
+
+    Graph graph;
+    bool decoding = false;
+    std::array<int64_t, 4> input_ne = {};
+    ggml_tensor *input = nullptr, *output = nullptr;
+};
+
+Vae::Vae(const Backend& backend, const Checkpoint& checkpoint, const WeightOptions& options)
+    : backend_(backend),
+      sizes_(read_vae_sizes(checkpoint)),
+      weights_(backend, checkpoint, options),
+      network_(std::make_unique<VaeNetwork>()) {
+    const int64_t channels = 4 * sizes_.latent_channels;
+    mean_ = read_vector(checkpoint, "bn.running_mean", channels);
+    deviation_ = read_vector(checkpoint, "bn.running_var", channels);
+    for (float& value : deviation_.data) {
+        value = std::sqrt(value + kBatchNormEps);
+    }
+    load_encoder(weights_, sizes_, *network_);
+    load_decoder(weights_, sizes_, *network_);
+    weights_.load();
+}
+
+Vae::~Vae() = default;
+
+Vae::Plan& Vae::plan_for(bool decoding, const HostTensor& input) {
+    if (plan_ && plan_->decoding == decoding && plan_->input_ne == input.ne) {
+        return *plan_;
+    }
+    plan_.reset();
+    constexpr int64_t kSlicesMargin = 64;
+    const int64_t pixels = input.ne[0] * input.ne[1];
+    auto plan = std::make_unique<Plan>(
+        backend_, static_cast<size_t>(2048 + 8 * (pixels / 1024 + kSlicesMargin)));
+    plan->decoding = decoding;
+    plan->input_ne = input.ne;
+    Graph& g = plan->graph;
+    plan->input = g.input_f32("input", {input.ne[0], input.ne[1], input.ne[2]});
+    plan->output = decoding ? decode_graph(g, *network_, plan->input)
+                            : encode_graph(g, *network_, plan->input);
+    g.finish(plan->output);
+    plan_ = std::move(plan);
+    return *plan_;
+}
+
+HostTensor Vae::encode(const HostTensor& pixels) {
+    check(pixels.ne[0] % 16 == 0 && pixels.ne[1] % 16 == 0 && pixels.ne[2] == 3,
+          ErrorKind::bad_argument, "a picture of ", pixels.ne[0], "x", pixels.ne[1],
+          " cannot be encoded; its sides must be multiples of 16");
+    Plan& plan = plan_for(/*decoding=*/false, pixels);
+    plan.graph.set(plan.input, pixels.data);
+    plan.graph.compute();
+    HostTensor latents = patchify(plan.graph.read(plan.output));
+    const auto n = static_cast<size_t>(latents.ne[0] * latents.ne[1]);
+    for (size_t i = 0; i < latents.data.size(); ++i) {
+        latents.data[i] = (latents.data[i] - mean_.data[i / n]) / deviation_.data[i / n];
+    }
+    return latents;
+}
+
+HostTensor Vae::decode(const HostTensor& latents) {
+    check(latents.ne[2] == 4 * sizes_.latent_channels, ErrorKind::bad_argument, "latents have ",
+          latents.ne[2], " channels, the autoencoder takes ", 4 * sizes_.latent_channels);
+    HostTensor raw = latents;
+    const auto n = static_cast<size_t>(latents.ne[0] * latents.ne[1]);
+    for (size_t i = 0; i < raw.data.size(); ++i) {
+        raw.data[i] = raw.data[i] * deviation_.data[i / n] + mean_.data[i / n];
+    }
+    raw = unpatchify(raw);
+    Plan& plan = plan_for(/*decoding=*/true, raw);
+    plan.graph.set(plan.input, raw.data);
+    plan.graph.compute();
+    return plan.graph.read(plan.output);
+}
+
+const Graph* Vae::graph() const {
+    return plan_ ? &plan_->graph : nullptr;
+}
+
+uint64_t Vae::buffer_bytes() const {
+    return plan_ ? plan_->graph.buffer_bytes() : 0;
+}
+
+namespace {
+
+// Calls f(index in the unpacked tensor, index in the packed one) for every value.
+template <typename F>
+void for_patches(int64_t w, int64_t h, int64_t channels, const F& f) {
+    for (int64_t k = 0; k < 4 * channels; ++k) {
+        const int64_t c = k / 4;
+        const int64_t p = k / 2 % 2;
+        const int64_t q = k % 2;
+        for (int64_t y = 0; y < h; ++y) {
+            for (int64_t x = 0; x < w; ++x) {
+                f(static_cast<size_t>((c * 2 * h + 2 * y + p) * 2 * w + 2 * x + q),
+                  static_cast<size_t>((k * h + y) * w + x));
+            }
+        }
+    }
+}
+
+}  // namespace
+
+HostTensor patchify(const HostTensor& x) {
+    HostTensor packed({x.ne[0] / 2, x.ne[1] / 2, 4 * x.ne[2], 1});
+    for_patches(packed.ne[0], packed.ne[1], x.ne[2],
+                [&](size_t from, size_t to) { packed.data[to] = x.data[from]; });
+    return packed;
+}
+
+HostTensor unpatchify(const HostTensor& x) {
+    HostTensor plain({2 * x.ne[0], 2 * x.ne[1], x.ne[2] / 4, 1});
+    for_patches(x.ne[0], x.ne[1], plain.ne[2],
+                [&](size_t to, size_t from) { plain.data[to] = x.data[from]; });
+    return plain;
+}
+
+}  // namespace flux2

@@ -1,0 +1,27 @@
+// Latents as pictures [w, h, channels] and as tokens [channels, w * h], and where tokens stand.
+#pragma once
+
+#include "base/host_tensor.hpp"
+#include "base/random.hpp"
+#include "models/transformer.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace flux2 {
+
+// Standard normal latents [w, h, channels]; one seed, one picture, on any device.
+HostTensor draw_noise(Generator generator, uint64_t seed, int64_t w, int64_t h, int64_t channels);
+
+// Row by row; the channels of a token lie side by side.
+HostTensor to_tokens(const HostTensor& latents);
+HostTensor from_tokens(const HostTensor& tokens, int64_t w, int64_t h);
+
+// Text token i stands at (0, 0, 0, i).
+std::vector<Position> text_positions(int64_t n);
+// Token at row y, column x stands at (time, y, x, 0). The picture itself has time 0.
+std::vector<Position> image_positions(int64_t w, int64_t h, int32_t time = 0);
+// Reference pictures stand at times 10, 20, ...
+int32_t reference_time(size_t index);
+
+}  // namespace flux2

@@ -1,0 +1,27 @@
+// From a prompt to text features: which tokenizer belongs to a text encoder, and the encoding.
+#pragma once
+
+#include "base/host_tensor.hpp"
+#include "models/qwen3.hpp"
+#include "store/checkpoint.hpp"
+#include "text/chat.hpp"
+#include "text/tokenizer.hpp"
+
+#include <filesystem>
+#include <string_view>
+
+namespace flux2 {
+
+// The tokenizer inside a GGUF file; for a safetensors checkpoint the tokenizer.json beside it or in
+// ../tokenizer. Throws bad_file, with what to do, when there is none.
+Tokenizer load_tokenizer(const Checkpoint& text_encoder);
+
+// Features of a prompt [text_width, length]; `encoded` tells what was cut off.
+struct PromptFeatures {
+    HostTensor features;
+    EncodedPrompt encoded;
+};
+PromptFeatures encode_prompt_features(const Tokenizer& tokenizer, Qwen3& qwen3,
+                                      std::string_view prompt, int64_t length);
+
+}  // namespace flux2

@@ -1,0 +1,31 @@
+// From noise to latents in a few Euler steps along a schedule. Knows no model.
+// Follows sampling.py of the original authors.
+#pragma once
+
+#include "base/host_tensor.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace flux2 {
+
+// The reference's fitted shift of the schedule for n_tokens image tokens and n_steps steps.
+double empirical_mu(int64_t n_tokens, int64_t n_steps);
+
+// n_steps + 1 noise levels from 1 down to 0.
+std::vector<float> schedule(int64_t n_tokens, int64_t n_steps);
+
+// The velocity of x at a noise level; `step` counts from 0.
+using Predict = std::function<HostTensor(const HostTensor& x, float sigma, size_t step)>;
+// Called with the result of each step.
+using OnStep = std::function<void(const HostTensor& x, size_t step)>;
+
+// Walks x along the schedule: x += (next - current) * velocity.
+HostTensor sample(HostTensor x, const std::vector<float>& sigmas, const Predict& predict,
+                  const OnStep& on_step = {});
+
+// Classifier-free guidance: uncond + scale * (cond - uncond).
+HostTensor guide(const HostTensor& cond, const HostTensor& uncond, float scale);
+
+}  // namespace flux2

@@ -1,0 +1,66 @@
+#include "store/text_config.hpp"
+
+#include "base/check.hpp"
+#include "store/json_file.hpp"
+
+#include <filesystem>
+#include <optional>
+
+namespace flux2 {
+namespace fs = std::filesystem;
+namespace {
+
+template <typename T>
+T first_of(const std::optional<T>& a, const std::optional<T>& b, const T& otherwise) {
+    return a ? *a : b.value_or(otherwise);
+}
+
+// Newer configurations have rope_theta inside rope_parameters.
+std::optional<double> config_theta(const nlohmann::json& config, const fs::path& file) {
+    if (const auto plain = get_json<double>(config, "rope_theta", file)) {
+        return plain;
+    }
+    const auto nested = get_json<nlohmann::json>(config, "rope_parameters", file);
+    return nested && nested->is_object() ? get_json<double>(*nested, "rope_theta", file)
+                                         : std::nullopt;
+}
+
+}  // namespace
+
+nlohmann::json read_model_config(const Checkpoint& checkpoint) {
+    const fs::path& path = checkpoint.source().path();
+    const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
+    for (const fs::path& file :
+         {folder / (path.stem().string() + ".config.json"), folder / "config.json"}) {
+        if (auto json = read_json_if_present(file)) {
+            return *json;
+        }
+    }
+    return nlohmann::json::object();
+}
+
+TextConfig read_text_config(const Checkpoint& checkpoint) {
+    const Metadata& keys = checkpoint.source().metadata();
+    const nlohmann::json config = read_model_config(checkpoint);
+    const fs::path where = checkpoint.file() + " (its configuration)";
+    const nlohmann::json own =
+        get_json<nlohmann::json>(config, "flux2", where).value_or(nlohmann::json::object());
+    TextConfig text;
+    text.layers = first_of(keys.get_ints("flux2.text_layers"),
+                           get_json<std::vector<int64_t>>(own, "layers", where), text.layers);
+    text.text_length = first_of(keys.get_int("flux2.text_length"),
+                                get_json<int64_t>(own, "text_length", where), text.text_length);
+    text.rope_theta = first_of(keys.get_float("qwen3.rope.freq_base"), config_theta(config, where),
+                               text.rope_theta);
+    text.eps = first_of(keys.get_float("qwen3.attention.layer_norm_rms_epsilon"),
+                        get_json<double>(config, "rms_norm_eps", where), text.eps);
+    text.context_length =
+        first_of(keys.get_int("qwen3.context_length"),
+                 get_json<int64_t>(config, "max_position_embeddings", where), text.context_length);
+    check(text.rope_theta > 1 && text.eps > 0 && text.eps < 1 && !text.layers.empty(),
+          ErrorKind::bad_file, where.string(), ": RoPE theta ", text.rope_theta, " and eps ",
+          text.eps, " make no sense, or no layers are named");
+    return text;
+}
+
+}  // namespace flux2

@@ -1,0 +1,28 @@
+// A prompt as the text encoder of klein takes it: inside Qwen3's chat template, cut or padded to a
+// fixed length.
+#pragma once
+
+#include "text/tokenizer.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace flux2 {
+
+// One user message, thinking disabled, the assistant's turn opened. The prompt goes in verbatim,
+// also when it is empty.
+std::string klein_chat(std::string_view prompt);
+
+struct EncodedPrompt {
+    std::vector<int32_t> ids;  // `length` of them
+    int64_t n_real = 0;        // ids before the padding
+    int64_t n_cut = 0;         // ids that did not fit; the end of the prompt is lost when over 0
+};
+
+// Puts the prompt into klein's template, cuts on the right, pads on the right. Callers report n_cut
+// to the user. Throws bad_argument for a length below 1 and bad_file without a padding token.
+EncodedPrompt encode_prompt(const Tokenizer& tokenizer, std::string_view prompt, int64_t length);
+
+}  // namespace flux2

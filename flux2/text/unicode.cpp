@@ -1,0 +1,160 @@
+#include "text/unicode.hpp"
+
+#include "base/check.hpp"
+
+#include <utf8proc.h>
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace flux2 {
+namespace {
+
+constexpr char32_t kReplacement = 0xFFFD;
+
+// How a sequence may go on after its first byte: the Unicode Standard's table 3-7.
+struct Sequence {
+    int n_more;             // continuation bytes; -1: no sequence begins so
+    uint8_t second_lowest;  // of the second byte; later ones are 80..BF
+    uint8_t second_highest;
+    char32_t bits;  // what the first byte adds
+};
+
+Sequence sequence_of(uint8_t first) {
+    if (first < 0x80) {
+        return {0, 0, 0, first};
+    }
+    if (first >= 0xC2 && first <= 0xDF) {
+        return {1, 0x80, 0xBF, first & 0x1Fu};
+    }
+    if (first >= 0xE0 && first <= 0xEF) {
+        // No overlong forms, no surrogates.
+        const uint8_t lowest = first == 0xE0 ? 0xA0 : 0x80;
+        const uint8_t highest = first == 0xED ? 0x9F : 0xBF;
+        return {2, lowest, highest, first & 0x0Fu};
+    }
+    if (first >= 0xF0 && first <= 0xF4) {
+        // No overlong forms, nothing past U+10FFFF.
+        const uint8_t lowest = first == 0xF0 ? 0x90 : 0x80;
+        const uint8_t highest = first == 0xF4 ? 0x8F : 0xBF;
+        return {3, lowest, highest, first & 0x07u};
+    }
+    return {-1, 0, 0, 0};
+}
+
+// Takes one code point off the text at `at`.
+char32_t next_code_point(std::string_view text, size_t& at) {
+    const Sequence sequence = sequence_of(static_cast<uint8_t>(text[at++]));
+    if (sequence.n_more < 0) {
+        return kReplacement;
+    }
+    char32_t c = sequence.bits;
+    for (int i = 0; i < sequence.n_more; ++i) {
+        const uint8_t lowest = i == 0 ? sequence.second_lowest : 0x80;
+        const uint8_t highest = i == 0 ? sequence.second_highest : 0xBF;
+        const uint8_t byte = at < text.size() ? static_cast<uint8_t>(text[at]) : 0;
+        if (byte < lowest || byte > highest) {
+            return kReplacement;  // the byte may begin the next sequence
+        }
+        c = c << 6 | (byte & 0x3Fu);
+        ++at;
+    }
+    return c;
+}
+
+utf8proc_category_t category(char32_t c) {
+    return utf8proc_category(static_cast<utf8proc_int32_t>(c));
+}
+
+// Canonical decomposition, marks not yet in order.
+std::vector<utf8proc_int32_t> decompose(std::u32string_view text) {
+    constexpr utf8proc_ssize_t kMaxParts = 18;  // Unicode's bound; canonical ones stay below 5
+    std::vector<utf8proc_int32_t> points;
+    points.reserve(text.size());
+    for (const char32_t c : text) {
+        utf8proc_int32_t parts[kMaxParts];
+        const utf8proc_ssize_t n =
+            utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, kMaxParts,
+                                    static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE), nullptr);
+        if (n < 0 || n > kMaxParts) {
+            fail(ErrorKind::internal, "utf8proc cannot decompose code point ",
+                 static_cast<uint32_t>(c));
+        }
+        points.insert(points.end(), parts, parts + n);
+    }
+    return points;
+}
+
+// Each run of marks by combining class, marks of one class as they came. utf8proc's own ordering
+// compares neighbours only and takes seconds for a prompt made of marks.
+void order_marks(std::vector<utf8proc_int32_t>& points) {
+    const auto combining_class = [](utf8proc_int32_t c) {
+        return utf8proc_get_property(c)->combining_class;
+    };
+    const auto is_starter = [&](utf8proc_int32_t c) { return combining_class(c) == 0; };
+    for (auto begin = points.begin(); begin != points.end();) {
+        begin = std::find_if_not(begin, points.end(), is_starter);
+        const auto end = std::find_if(begin, points.end(), is_starter);
+        std::stable_sort(begin, end, [&](utf8proc_int32_t a, utf8proc_int32_t b) {
+            return combining_class(a) < combining_class(b);
+        });
+        begin = end;
+    }
+}
+
+}  // namespace
+
+std::u32string from_utf8(std::string_view text) {
+    std::u32string points;
+    points.reserve(text.size());
+    for (size_t at = 0; at < text.size();) {
+        points.push_back(next_code_point(text, at));
+    }
+    return points;
+}
+
+std::string to_utf8(std::u32string_view text) {
+    std::string bytes;
+    bytes.reserve(text.size());
+    for (const char32_t c : text) {
+        utf8proc_uint8_t buffer[4];
+        const auto n = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), buffer);
+        for (utf8proc_ssize_t i = 0; i < n; ++i) {
+            bytes.push_back(static_cast<char>(buffer[i]));
+        }
+    }
+    return bytes;
+}
+
+std::u32string nfc(std::u32string_view text) {
+    constexpr char32_t kFirstMark = 0x300;  // without marks, text up to here is as it should be
+    if (std::all_of(text.begin(), text.end(), [](char32_t c) { return c < kFirstMark; })) {
+        return std::u32string(text);
+    }
+    std::vector<utf8proc_int32_t> points = decompose(text);
+    order_marks(points);
+    const auto options = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+    const utf8proc_ssize_t n = utf8proc_normalize_utf32(
+        points.data(), static_cast<utf8proc_ssize_t>(points.size()), options);
+    check(n >= 0, ErrorKind::internal, "utf8proc cannot compose the text");
+    return {points.begin(), points.begin() + n};
+}
+
+bool is_letter(char32_t c) {
+    const auto found = category(c);
+    return found >= UTF8PROC_CATEGORY_LU && found <= UTF8PROC_CATEGORY_LO;
+}
+
+bool is_number(char32_t c) {
+    const auto found = category(c);
+    return found >= UTF8PROC_CATEGORY_ND && found <= UTF8PROC_CATEGORY_NO;
+}
+
+// The property is a list of its own; Unicode has not changed it since version 6.3.
+bool is_space(char32_t c) {
+    return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+           c == 0x205F || c == 0x3000;
+}
+
+}  // namespace flux2

@@ -1,0 +1,24 @@
+// Unicode as the tokenizer needs it: UTF-8, normalisation form C, and the character classes of its
+// split pattern. The tables are utf8proc's.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace flux2 {
+
+// The code points of a text. Bytes that are not UTF-8 become U+FFFD, one for each longest beginning
+// of a sequence or each byte that begins none, as Python's errors="replace" has it.
+std::u32string from_utf8(std::string_view text);
+
+// The other way; the code points must be valid, as from_utf8 and nfc give them.
+std::string to_utf8(std::u32string_view text);
+
+// Normalisation form C. Takes time in proportion to n log n at most, however many marks pile up.
+std::u32string nfc(std::u32string_view text);
+
+bool is_letter(char32_t c);  // \p{L}
+bool is_number(char32_t c);  // \p{N}
+bool is_space(char32_t c);   // White_Space: U+0085, U+00A0 and U+3000, not U+200B or U+FEFF
+
+}  // namespace flux2

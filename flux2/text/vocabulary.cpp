@@ -1,0 +1,72 @@
+#include "text/vocabulary.hpp"
+
+#include "base/check.hpp"
+#include "text/split.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace flux2 {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMaxTokens = 1 << 20;  // Qwen3 has 151,669; a bound for broken files
+
+void put(Vocabulary& vocabulary, const std::string& token, const json& json_id) {
+    const auto id = json_id.get<int64_t>();
+    check(id >= 0 && id < kMaxTokens, ErrorKind::bad_file, vocabulary.file, ": token '", token,
+          "' has id ", id, ", expected 0 to ", kMaxTokens - 1);
+    const auto place = static_cast<size_t>(id);
+    vocabulary.tokens.resize(std::max(vocabulary.tokens.size(), place + 1));
+    vocabulary.tokens[place] = token;
+}
+
+// Either "a b" or ["a", "b"]; both occur.
+std::string merge_text(const json& merge) {
+    return merge.is_string()
+               ? merge.get<std::string>()
+               : merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>();
+}
+
+bool has_qwen_split(const json& pre_tokenizer) {
+    const json steps = pre_tokenizer.value("pretokenizers", json::array({pre_tokenizer}));
+    return std::any_of(steps.begin(), steps.end(), [](const json& step) {
+        return step.value("pattern", json::object()).value("Regex", "") == kQwenSplit;
+    });
+}
+
+void check_kind(const json& root, const std::string& file) {
+    const auto type = root.at("model").value("type", "BPE");
+    check(type == "BPE", ErrorKind::unsupported, file, ": is a tokenizer of type ", type,
+          ", expected BPE as in Qwen3");
+    check(has_qwen_split(root.value("pre_tokenizer", json::object())), ErrorKind::unsupported, file,
+          ": does not split text as Qwen3 does; use the tokenizer.json of the text encoder");
+}
+
+}  // namespace
+
+Vocabulary read_tokenizer_json(std::string_view json_text, const std::string& file) {
+    Vocabulary vocabulary;
+    vocabulary.file = file;
+    try {
+        const json root = json::parse(json_text);
+        check_kind(root, file);
+        for (const auto& [token, id] : root.at("model").at("vocab").items()) {
+            put(vocabulary, token, id);
+        }
+        for (const json& merge : root.at("model").at("merges")) {
+            vocabulary.merges.push_back(merge_text(merge));
+        }
+        for (const json& added : root.value("added_tokens", json::array())) {
+            put(vocabulary, added.at("content").get<std::string>(), added.at("id"));
+            vocabulary.special.push_back(added.at("id").get<int32_t>());
+        }
+    } catch (const json::exception& error) {
+        fail(ErrorKind::bad_file, file, ": is not a Hugging Face tokenizer.json: ", error.what());
+    }
+    return vocabulary;
+}
+
+}  // namespace flux2

@@ -1,0 +1,23 @@
+// What a byte-level BPE tokenizer knows, as plain data, and how tokenizer.json spells it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace flux2 {
+
+struct Vocabulary {
+    std::vector<std::string>
+        tokens;  // by id, in GPT-2's byte alphabet; empty where an id is unused
+    std::vector<std::string> merges;  // "left right", best first
+    std::vector<int32_t> special;     // ids of the tokens that stand for themselves in a text
+    std::string file;                 // named in errors
+};
+
+// From the text of a Hugging Face tokenizer.json; every added token is special. Throws bad_file
+// when it is broken and unsupported when it is not a BPE tokenizer that splits text as Qwen does.
+Vocabulary read_tokenizer_json(std::string_view json_text, const std::string& file);
+
+}  // namespace flux2

@@ -1,0 +1,81 @@
+#include "text/split.hpp"
+#include "text/unicode.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+namespace flux2 {
+namespace {
+
+std::vector<std::string> pieces(std::string_view text) {
+    const std::u32string points = from_utf8(text);
+    std::vector<std::string> result;
+    for (size_t at = 0; at < points.size();) {
+        const std::u32string_view piece = next_piece(points, at);
+        REQUIRE_FALSE(piece.empty());
+        result.push_back(to_utf8(piece));
+        at += piece.size();
+    }
+    return result;
+}
+
+using Pieces = std::vector<std::string>;
+
+// Expected pieces in this file: the pattern applied by Python's module regex, findall().
+
+TEST_CASE("words take the space or the sign before them") {
+    CHECK(pieces("a lovely cat") == Pieces{"a", " lovely", " cat"});
+    CHECK(pieces("(hello)-world") == Pieces{"(hello", ")-", "world"});
+    CHECK(pieces("\tx _y") == Pieces{"\tx", " _", "y"});
+    CHECK(pieces("\nx") == Pieces{"\n", "x"});
+    CHECK(pieces("\u4e2d\u6587abc \u0436\u0436") == Pieces{"\u4e2d\u6587abc", " \u0436\u0436"});
+}
+
+TEST_CASE("contractions are cut off, whatever their case") {
+    CHECK(pieces("it's I'LL don'T we'Re 'd've") ==
+          Pieces{"it", "'s", " I", "'LL", " don", "'T", " we", "'Re", " '", "d", "'ve"});
+    // Only the listed ones, only after this apostrophe; the pattern does not ask what follows.
+    CHECK(pieces("'x'lx'r'") == Pieces{"'x", "'lx", "'r", "'"});
+    CHECK(pieces("it\u2019s") == Pieces{"it", "\u2019s"});
+    CHECK(pieces("'sun") == Pieces{"'s", "un"});
+    // Unicode folds the long s to an s.
+    CHECK(pieces("'\u017fun") == Pieces{"'\u017f", "un"});
+}
+
+TEST_CASE("digits stand alone") {
+    CHECK(pieces("in 2026, 3.14") ==
+          Pieces{"in", " ", "2", "0", "2", "6", ",", " ", "3", ".", "1", "4"});
+    CHECK(pieces("x2\u00bd\u0664") == Pieces{"x", "2", "\u00bd", "\u0664"});
+}
+
+TEST_CASE("signs keep together and take line breaks along") {
+    CHECK(pieces("a !?\r\n\nb") == Pieces{"a", " !?\r\n\n", "b"});
+    CHECK(pieces("...  --") == Pieces{"...", " ", " --"});
+    CHECK(pieces("\u00a0!") == Pieces{"\u00a0", "!"});  // only a plain space is taken along
+    CHECK(pieces("\U0001F600\U0001F600 \U0001F600") ==
+          Pieces{"\U0001F600\U0001F600", " \U0001F600"});
+    CHECK(pieces("\u200bx\ufeff!") == Pieces{"\u200bx", "\ufeff!"});
+}
+
+TEST_CASE("combining marks are not letters") {
+    CHECK(pieces("x\u0323y") == Pieces{"x", "\u0323y"});
+    CHECK(pieces("x\u0323\u0307y") == Pieces{"x", "\u0323\u0307", "y"});
+}
+
+TEST_CASE("spaces go up to the last line break, then leave one for the next word") {
+    CHECK(pieces("a   b") == Pieces{"a", "  ", " b"});
+    CHECK(pieces("a   ") == Pieces{"a", "   "});
+    CHECK(pieces("a   1") == Pieces{"a", "  ", " ", "1"});
+    CHECK(pieces("a \n \r\n  b") == Pieces{"a", " \n \r\n", " ", " b"});
+    CHECK(pieces("a\r\nb\rc") == Pieces{"a", "\r\n", "b", "\r", "c"});
+    CHECK(pieces(" \t\n") == Pieces{" \t\n"});
+    CHECK(pieces("a\u00a0\u00a0b") == Pieces{"a", "\u00a0", "\u00a0b"});
+    CHECK(pieces("\u3000\u3000!") == Pieces{"\u3000", "\u3000", "!"});
+    CHECK(pieces("a\u0085\u2028b") == Pieces{"a", "\u0085", "\u2028b"});
+    CHECK(pieces("\t 1") == Pieces{"\t", " ", "1"});
+}
+
+}  // namespace
+}  // namespace flux2

@@ -1,0 +1,83 @@
+#include "compute/weights.hpp"
+#include "support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+namespace flux2 {
+namespace {
+
+// Two matrices and a vector of a transformer, enough to be recognised.
+std::filesystem::path write_model(const test::TemporaryFolder& folder) {
+    test::write_file(folder / "x.safetensors",
+                     test::safetensors_of(
+                         {test::counting_tensor("double_stream_modulation_img.lin.weight", {32, 4}),
+                          test::counting_tensor("img_in.weight", {32, 8}, -100.0f),
+                          test::counting_tensor("single_blocks.0.norm.query_norm.scale", {5})}));
+    return folder / "x.safetensors";
+}
+
+std::vector<std::byte> bytes_of(const ggml_tensor* tensor) {
+    std::vector<std::byte> bytes(ggml_nbytes(tensor));
+    ggml_backend_tensor_get(tensor, bytes.data(), 0, bytes.size());
+    return bytes;
+}
+
+TEST_CASE("weights have the file's values, or those of the type asked for") {
+    const test::TemporaryFolder folder;
+    const Checkpoint checkpoint = Checkpoint::open(write_model(folder));
+    const Backend backend("CPU");
+    std::vector<float> expected(32 * 8);
+    for (size_t i = 0; i < expected.size(); ++i) {
+        expected[i] = static_cast<float>(i) - 100.0f;
+    }
+    Weights plain(backend, checkpoint, {});
+    const ggml_tensor* f32 = plain.matrix("img_in.weight", {32, 8});
+    plain.load();
+    CHECK(f32->type == GGML_TYPE_F32);
+    CHECK(bytes_of(f32) == test::bytes_of(expected));
+
+    Weights quantised(backend, checkpoint, {.type = TensorType::q8_0});
+    const ggml_tensor* q8 = quantised.matrix("img_in.weight", {32, 8});
+    const ggml_tensor* norm = quantised.vector("single_blocks.0.norm.query_norm.scale", 5);
+    quantised.load();
+    CHECK(q8->type == GGML_TYPE_Q8_0);
+    CHECK(norm->type == GGML_TYPE_F32);
+    std::vector<std::byte> encoded(ggml_nbytes(q8));
+    ggml_quantize_chunk(GGML_TYPE_Q8_0, expected.data(), encoded.data(), 0, 8, 32, nullptr);
+    CHECK(bytes_of(q8) == encoded);
+}
+
+TEST_CASE("a type whose blocks do not fit leaves a matrix as it is") {
+    const test::TemporaryFolder folder;
+    const Checkpoint checkpoint = Checkpoint::open(write_model(folder));
+    const Backend backend("CPU");
+    Weights weights(backend, checkpoint, {.type = TensorType::q4_k});
+    CHECK(weights.matrix("img_in.weight", {32, 8})->type == GGML_TYPE_F32);
+}
+
+TEST_CASE("a wrong shape or a missing tensor is refused by name before anything is loaded") {
+    const test::TemporaryFolder folder;
+    const Checkpoint checkpoint = Checkpoint::open(write_model(folder));
+    const Backend backend("CPU");
+    Weights weights(backend, checkpoint, {});
+    const auto shape = test::error_of([&] { weights.matrix("img_in.weight", {32, 9}); });
+    CHECK(shape.kind == ErrorKind::bad_file);
+    CHECK(shape.mentions("img_in.weight"));
+    CHECK(shape.mentions("[32, 8]"));
+    CHECK(shape.mentions("[32, 9]"));
+    const auto missing = test::error_of([&] { weights.matrix("txt_in.weight", {32, 9}); });
+    CHECK(missing.kind == ErrorKind::bad_file);
+    CHECK(missing.mentions("txt_in.weight"));
+}
+
+TEST_CASE("an unknown device is refused with the known ones") {
+    const auto error = test::error_of([] { Backend("CUDA99"); });
+    CHECK(error.kind == ErrorKind::bad_argument);
+    CHECK(error.mentions("CPU"));
+    CHECK(Backend("cpu").name() == "CPU");
+}
+
+}  // namespace
+}  // namespace flux2
