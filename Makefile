@@ -41,6 +41,8 @@ fuzz:
 	tests/fuzz/run.sh $(or $(SECONDS_EACH),30)
 
 bench: all
+	cmake --build build -j $(JOBS) --target bench_quantize
+	build/bin/bench_quantize
 	scripts/bench_convert.sh
 
 format:
