@@ -303,6 +303,100 @@ ggml_tensor* embed(Graph& g, const EmbedderWeights& w, ggml_tensor* e) {
     return linear(g, w.out_layer, ggml_silu(g, linear(g, w.in_layer, e)));
 }
 
+// What a step feeds in.
+struct Inputs {
+    ggml_tensor* img = nullptr;        // [channels, n_img + n_ref]
+    ggml_tensor* txt = nullptr;        // [text_width, n_txt]
+    ggml_tensor* time = nullptr;       // [256], embedded on the host
+    ggml_tensor* time_zero = nullptr;  // for the references of KV models
+    ggml_tensor* guidance = nullptr;   // for models with a guidance input
+    Positions pos = {};
+};
+
+Inputs declare_inputs(Graph& g, const TransformerSizes& s, ReferenceMode mode, int64_t n_img,
+                      int64_t n_ref, int64_t n_txt) {
+    Inputs in;
+    in.img = g.input_f32("img", {s.channels, n_img + n_ref});
+    in.txt = g.input_f32("txt", {s.text_width, n_txt});
+    in.time = g.input_f32("time", {kTimeChannels});
+    if (mode == ReferenceMode::extract) {
+        in.time_zero = g.input_f32("time_zero", {kTimeChannels});
+    }
+    if (s.guidance) {
+        in.guidance = g.input_f32("guidance", {kTimeChannels});
+    }
+    for (size_t axis = 0; axis < in.pos.axis.size(); ++axis) {
+        in.pos.axis[axis] = g.input_i32("pos_" + std::to_string(axis), {n_txt + n_img + n_ref});
+    }
+    return in;
+}
+
+// The conditioning vector of a time, with the guidance where the model takes it. -> [hidden]
+ggml_tensor* condition(Graph& g, const TransformerNetwork& n, const Inputs& in, ggml_tensor* time) {
+    ggml_tensor* vec = embed(g, n.time_in, time);
+    return in.guidance == nullptr ? vec : ggml_add(g, vec, embed(g, n.guidance_in, in.guidance));
+}
+
+// LayerNorm, modulated once more, and back to latent channels. z [hidden, n] -> [channels, n]
+ggml_tensor* final_layer(Graph& g, const TransformerNetwork& n, ggml_tensor* z, ggml_tensor* vec) {
+    const int64_t hidden = z->ne[0];
+    ggml_tensor* mod = linear(g, n.final_mod, ggml_silu(g, vec));  // shift, then scale
+    return linear(g, n.final_linear,
+                  modulate(g, z, chunk(g, mod, hidden, 0), chunk(g, mod, hidden, 1)));
+}
+
+// The whole network -> velocity of the image tokens [channels, n_img]. `cache` has a place per
+// block, or is empty when references take part like other tokens.
+ggml_tensor* forward(Graph& g, const TransformerNetwork& n, const Inputs& in,
+                     const AttentionPlan& attn, const std::vector<CachedKv>& cache) {
+    ggml_tensor* vec = g.tap("vec", condition(g, n, in, in.time));
+    ggml_tensor* vec_zero = in.time_zero == nullptr ? nullptr : condition(g, n, in, in.time_zero);
+    const StepMods mods = step_mods(g, n, vec, vec_zero, attn);
+    const auto cached = [&](size_t block) { return cache.empty() ? CachedKv{} : cache[block]; };
+
+    Streams x = {.img = g.tap("img_in", linear(g, n.img_in, in.img)),
+                 .txt = g.tap("txt_in", linear(g, n.txt_in, in.txt))};
+    for (size_t i = 0; i < n.double_blocks.size(); ++i) {
+        x = double_block(g, n.double_blocks[i], x, mods.img, mods.txt, attn, cached(i));
+        g.tap("double_" + std::to_string(i) + ".0", x.txt);
+        g.tap("double_" + std::to_string(i) + ".1", x.img);
+    }
+    ggml_tensor* z = ggml_concat(g, x.txt, x.img, 1);  // [hidden, n]
+    for (size_t i = 0; i < n.single_blocks.size(); ++i) {
+        z = single_block(g, n.single_blocks[i], z, mods.single, attn,
+                         cached(n.double_blocks.size() + i));
+        g.tap("single_" + std::to_string(i), z);
+    }
+    return final_layer(g, n, columns(g, z, attn.n_txt, attn.n_img), vec);
+}
+
+// Uploads the inputs of a step.
+void feed(Graph& g, const Inputs& in, const TransformerInput& input, ReferenceMode mode) {
+    std::vector<float> img = input.img.data;
+    std::vector<Position> positions = input.txt_pos;
+    positions.insert(positions.end(), input.img_pos.begin(), input.img_pos.end());
+    if (mode != ReferenceMode::cached) {
+        img.insert(img.end(), input.ref.data.begin(), input.ref.data.end());
+        positions.insert(positions.end(), input.ref_pos.begin(), input.ref_pos.end());
+    }
+    g.set(in.img, img);
+    g.set(in.txt, input.txt.data);
+    g.set(in.time, timestep_embedding(input.timestep));
+    if (in.time_zero != nullptr) {
+        g.set(in.time_zero, timestep_embedding(0.0f));
+    }
+    if (in.guidance != nullptr) {
+        g.set(in.guidance, timestep_embedding(input.guidance));
+    }
+    for (size_t axis = 0; axis < in.pos.axis.size(); ++axis) {
+        std::vector<int32_t> ids;
+        for (const Position& position : positions) {
+            ids.push_back(position[axis]);
+        }
+        g.set(in.pos.axis[axis], ids);
+    }
+}
+
 }  // namespace
 
 // Keys and values of reference tokens, per block, double blocks first.
@@ -321,10 +415,7 @@ struct Transformer::Plan {
     ReferenceMode mode = ReferenceMode::joint;
     int64_t n_img = 0, n_ref = 0, n_txt = 0;
     bool keep_taps;
-
-    ggml_tensor *img = nullptr, *txt = nullptr, *time = nullptr, *time_zero = nullptr;
-    ggml_tensor* guidance = nullptr;
-    Positions pos = {};
+    Inputs in;
     ggml_tensor* velocity = nullptr;
 };
 
@@ -355,69 +446,19 @@ Transformer::Plan& Transformer::plan_for(const TransformerInput& input, Referenc
         return *plan_;
     }
     plan_.reset();  // gives its memory back first
-    const TransformerSizes& s = sizes_;
-    const int64_t n_blocks = s.n_double + s.n_single;
-    const size_t max_nodes = static_cast<size_t>(256 * (n_blocks + 4));
-    auto plan = std::make_unique<Plan>(backend_, max_nodes, keep_taps);
+    const size_t n_blocks = network_->double_blocks.size() + network_->single_blocks.size();
+    auto plan = std::make_unique<Plan>(backend_, 256 * (n_blocks + 4), keep_taps);
     plan->mode = mode;
     plan->n_img = n_img;
     plan->n_ref = n_ref;
     plan->n_txt = n_txt;
-
     Graph& g = plan->graph;
-    const TransformerNetwork& n = *network_;
     const int64_t n_own_ref = mode == ReferenceMode::cached ? 0 : n_ref;
-    plan->img = g.input_f32("img", {s.channels, n_img + n_own_ref});
-    plan->txt = g.input_f32("txt", {s.text_width, n_txt});
-    plan->time = g.input_f32("time", {kTimeChannels});
-    for (size_t axis = 0; axis < plan->pos.axis.size(); ++axis) {
-        plan->pos.axis[axis] =
-            g.input_i32("pos_" + std::to_string(axis), {n_txt + n_img + n_own_ref});
-    }
-    const AttentionPlan attn{mode, n_txt, n_img, n_own_ref, plan->pos, rope_theta_};
-
-    // Conditioning.
-    ggml_tensor* guidance = nullptr;
-    if (s.guidance) {
-        plan->guidance = g.input_f32("guidance", {kTimeChannels});
-        guidance = embed(g, n.guidance_in, plan->guidance);
-    }
-    const auto vec_of = [&](ggml_tensor* time) {
-        ggml_tensor* v = embed(g, n.time_in, time);  // [hidden]
-        return guidance != nullptr ? ggml_add(g, v, guidance) : v;
-    };
-    ggml_tensor* vec = g.tap("vec", vec_of(plan->time));
-    ggml_tensor* vec_zero = nullptr;
-    if (mode == ReferenceMode::extract) {
-        plan->time_zero = g.input_f32("time_zero", {kTimeChannels});
-        vec_zero = vec_of(plan->time_zero);
-    }
-    const StepMods mods = step_mods(g, n, vec, vec_zero, attn);
-    const auto cached = [&](int64_t block) {
-        return mode == ReferenceMode::joint ? CachedKv{}
-                                            : cache_->blocks[static_cast<size_t>(block)];
-    };
-
-    Streams x = {.img = g.tap("img_in", linear(g, n.img_in, plan->img)),
-                 .txt = g.tap("txt_in", linear(g, n.txt_in, plan->txt))};
-    for (int64_t i = 0; i < s.n_double; ++i) {
-        x = double_block(g, n.double_blocks[static_cast<size_t>(i)], x, mods.img, mods.txt, attn,
-                         cached(i));
-        g.tap("double_" + std::to_string(i) + ".0", x.txt);
-        g.tap("double_" + std::to_string(i) + ".1", x.img);
-    }
-    ggml_tensor* z = ggml_concat(g, x.txt, x.img, 1);  // [hidden, n]
-    for (int64_t i = 0; i < s.n_single; ++i) {
-        z = single_block(g, n.single_blocks[static_cast<size_t>(i)], z, mods.single, attn,
-                         cached(s.n_double + i));
-        g.tap("single_" + std::to_string(i), z);
-    }
-
-    // Only image tokens go on; shift comes before scale here too.
-    z = columns(g, z, n_txt, n_img);
-    ggml_tensor* final_mod = linear(g, n.final_mod, ggml_silu(g, vec));  // [2 * hidden]
-    z = modulate(g, z, chunk(g, final_mod, s.hidden, 0), chunk(g, final_mod, s.hidden, 1));
-    plan->velocity = linear(g, n.final_linear, z);  // [channels, n_img]
+    plan->in = declare_inputs(g, sizes_, mode, n_img, n_own_ref, n_txt);
+    const AttentionPlan attn{mode, n_txt, n_img, n_own_ref, plan->in.pos, rope_theta_};
+    plan->velocity =
+        forward(g, *network_, plan->in, attn,
+                mode == ReferenceMode::joint ? std::vector<CachedKv>() : cache_->blocks);
     g.finish(plan->velocity);
     plan_ = std::move(plan);
     return *plan_;
@@ -438,30 +479,7 @@ HostTensor Transformer::predict(const TransformerInput& input, ReferenceMode mod
           "no keys and values of these references are kept");
     Plan& plan = plan_for(input, mode, taps != nullptr);
     Graph& g = plan.graph;
-
-    std::vector<float> img = input.img.data;
-    std::vector<Position> positions = input.txt_pos;
-    positions.insert(positions.end(), input.img_pos.begin(), input.img_pos.end());
-    if (mode != ReferenceMode::cached) {
-        img.insert(img.end(), input.ref.data.begin(), input.ref.data.end());
-        positions.insert(positions.end(), input.ref_pos.begin(), input.ref_pos.end());
-    }
-    g.set(plan.img, img);
-    g.set(plan.txt, input.txt.data);
-    g.set(plan.time, timestep_embedding(input.timestep));
-    if (plan.time_zero != nullptr) {
-        g.set(plan.time_zero, timestep_embedding(0.0f));
-    }
-    if (plan.guidance != nullptr) {
-        g.set(plan.guidance, timestep_embedding(input.guidance));
-    }
-    for (size_t axis = 0; axis < plan.pos.axis.size(); ++axis) {
-        std::vector<int32_t> ids;
-        for (const Position& position : positions) {
-            ids.push_back(position[axis]);
-        }
-        g.set(plan.pos.axis[axis], ids);
-    }
+    feed(g, plan.in, input, mode);
     g.compute();
     if (taps != nullptr) {
         *taps = g.read_taps();
