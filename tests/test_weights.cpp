@@ -49,6 +49,25 @@ TEST_CASE("weights have the file's values, or those of the type asked for") {
     CHECK(bytes_of(q8) == encoded);
 }
 
+TEST_CASE("weights that need no conversion stay in the mapped file") {
+    const test::TemporaryFolder folder;
+    test::write_file(
+        folder / "x.gguf",
+        test::gguf_of({test::counting_tensor("double_stream_modulation_img.lin.weight", {32, 4}),
+                       test::counting_tensor("img_in.weight", {32, 8})}));
+    const Checkpoint checkpoint = Checkpoint::open(folder / "x.gguf");
+    const Backend backend("CPU");
+    Weights mapped(backend, checkpoint, {});
+    const ggml_tensor* matrix = mapped.matrix("img_in.weight", {32, 8});
+    mapped.load();
+    CHECK(mapped.allocated_bytes() == 0);
+    CHECK(matrix->data == checkpoint.get("img_in.weight").pieces.front().bytes.data());
+    Weights converted(backend, checkpoint, {.type = TensorType::f16});
+    converted.matrix("img_in.weight", {32, 8});
+    converted.load();
+    CHECK(converted.allocated_bytes() >= 32 * 8 * 2);
+}
+
 TEST_CASE("a type whose blocks do not fit leaves a matrix as it is") {
     const test::TemporaryFolder folder;
     const Checkpoint checkpoint = Checkpoint::open(write_model(folder));

@@ -31,8 +31,16 @@ std::vector<int32_t> Recording::get_ints(const std::string& name) const {
     return {values.data.begin(), values.data.end()};
 }
 
+std::vector<int64_t> Recording::shape(const std::string& name) const {
+    const Shape& shape = info(name).shape;
+    std::vector<int64_t> sizes(shape.ne.begin(), shape.ne.begin() + shape.n_dims);
+    std::reverse(sizes.begin(), sizes.end());
+    return sizes;
+}
+
 void Report::compare(const std::string& stage, const std::string& name, const HostTensor& ours,
-                     const HostTensor& recorded, double limit) {
+                     const Recording& recording, double limit) {
+    const HostTensor recorded = recording.get(name);
     check(ours.data.size() == recorded.data.size(), ErrorKind::bad_file, stage, "/", name, " has ",
           ours.data.size(), " values, ", recorded.data.size(), " were recorded");
     const double error = relative_error(ours.data, recorded.data);
@@ -46,9 +54,7 @@ void Report::compare(const std::string& stage, const std::string& name, const Ho
     out_ << std::left << std::setw(22) << stage << std::setw(24) << name << std::scientific
          << std::setprecision(2) << " rel " << error << "  max " << largest << "  limit " << limit
          << std::defaultfloat << (ok ? "  ok" : "  FAIL") << std::endl;
-    // PyTorch's order; leading dimensions of 1 are the batch.
-    std::vector<int64_t> shape(recorded.ne.rbegin(), recorded.ne.rend());
-    computed_.push_back({stage + "/" + name, shape, ours.data});
+    computed_.push_back({stage + "/" + name, recording.shape(name), ours.data});
 }
 
 void Report::note(const std::string& line) {

@@ -21,6 +21,8 @@ class Recording {
     // Throws bad_file when it is missing.
     HostTensor get(const std::string& name) const;
     std::vector<int32_t> get_ints(const std::string& name) const;
+    // As PyTorch has it, slowest first.
+    std::vector<int64_t> shape(const std::string& name) const;
 
   private:
     const TensorInfo& info(const std::string& name) const;
@@ -40,9 +42,9 @@ class Report {
   public:
     explicit Report(std::ostream& out) : out_(out) {}
 
-    // `recorded` passes its shape on to the dump.
+    // Compares with the recorded tensor of that name; the dump gets ours in the recorded shape.
     void compare(const std::string& stage, const std::string& name, const HostTensor& ours,
-                 const HostTensor& recorded, double limit);
+                 const Recording& recording, double limit);
     void note(const std::string& line);
 
     int n_compared() const { return n_compared_; }

@@ -78,12 +78,10 @@ void test_text_encoder(Session& s) {
             qwen3.encode(golden.get_ints(prefix + "input_ids"), n_real, &taps);
         for (const auto& [name, tensor] : taps) {
             if (golden.has(prefix + name)) {
-                s.report.compare("text_encoder", prefix + name, tensor, golden.get(prefix + name),
-                                 s.limits.text);
+                s.report.compare("text_encoder", prefix + name, tensor, golden, s.limits.text);
             }
         }
-        s.report.compare("text_encoder", prefix + "prompt_embeds", features,
-                         golden.get(prefix + "prompt_embeds"), s.limits.text);
+        s.report.compare("text_encoder", prefix + "prompt_embeds", features, golden, s.limits.text);
     }
 }
 
@@ -101,18 +99,16 @@ void test_transformer(Session& s, Transformer& transformer) {
     const HostTensor velocity = transformer.predict(input, ReferenceMode::joint, &taps);
     for (const auto& [name, tensor] : taps) {
         if (golden.has(name)) {
-            s.report.compare("flux2", name, tensor, golden.get(name), s.limits.stage);
+            s.report.compare("flux2", name, tensor, golden, s.limits.stage);
         }
     }
-    s.report.compare("flux2", "velocity", velocity, golden.get("velocity"), s.limits.stage);
+    s.report.compare("flux2", "velocity", velocity, golden, s.limits.stage);
 }
 
 void test_vae(Session& s, Vae& vae) {
     const Recording golden(s.folder / "vae.golden.safetensors");
-    s.report.compare("vae", "decoded", vae.decode(golden.get("latents")), golden.get("decoded"),
-                     s.limits.stage);
-    s.report.compare("vae", "encoded", vae.encode(golden.get("image")), golden.get("encoded"),
-                     s.limits.stage);
+    s.report.compare("vae", "decoded", vae.decode(golden.get("latents")), golden, s.limits.stage);
+    s.report.compare("vae", "encoded", vae.encode(golden.get("image")), golden, s.limits.stage);
 }
 
 // The first n reference pictures of the folder, encoded.
@@ -131,12 +127,11 @@ void test_run(Session& s, const std::string& run, Transformer& transformer, Vae&
     const Recording golden(s.folder / (run + ".golden.safetensors"));
     const Recording text(s.folder / "text_encoder.golden.safetensors");
     const HostTensor noise = golden.get("noise");
-    const HostTensor recorded_sigmas = golden.get("sigmas");
-    const int64_t n_steps = recorded_sigmas.elements() - 1;
+    const int64_t n_steps = golden.get("sigmas").elements() - 1;
     HostTensor sigmas({n_steps + 1, 1, 1, 1});
     sigmas.data = schedule(noise.ne[0] * noise.ne[1], n_steps);
     constexpr double kSigmaLimit = 1e-6;  // computed in double, stored as F32
-    s.report.compare(run, "sigmas", sigmas, recorded_sigmas, kSigmaLimit);
+    s.report.compare(run, "sigmas", sigmas, golden, kSigmaLimit);
 
     const bool guided = run.find("base_cfg") != std::string::npos;
     const size_t n_references = run.ends_with("_edit1") ? 1 : run.ends_with("_edit2") ? 2 : 0;
@@ -157,7 +152,7 @@ void test_run(Session& s, const std::string& run, Transformer& transformer, Vae&
         [&](const HostTensor& x, size_t step) {
             const std::string name = "latents_" + std::to_string(step);
             if (golden.has(name)) {
-                s.report.compare(run, name, x, golden.get(name), s.limits.run);
+                s.report.compare(run, name, x, golden, s.limits.run);
             }
         });
     if (golden.has("image")) {
@@ -165,7 +160,7 @@ void test_run(Session& s, const std::string& run, Transformer& transformer, Vae&
         for (float& value : image.data) {
             value = std::clamp(value / 2 + 0.5f, 0.0f, 1.0f);
         }
-        s.report.compare(run, "image", image, golden.get("image"), s.limits.run);
+        s.report.compare(run, "image", image, golden, s.limits.run);
     }
 }
 

@@ -19,6 +19,10 @@ trap 'rm -rf "$corpus"' EXIT
 
 status=0
 for format in safetensors gguf image; do
+    if [ ! -x "$bin/fuzz_$format" ]; then
+        echo "$bin/fuzz_$format is not built; run make fuzz" >&2
+        exit 2
+    fi
     cp -r "$here/corpus/$format" "$corpus/$format"
     echo "fuzz_$format: $1 seconds"
     if ! "$bin/fuzz_$format" -max_total_time="$1" -max_len=65536 -rss_limit_mb=2048 -timeout=10 \
