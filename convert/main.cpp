@@ -2,6 +2,7 @@
 // elsewhere.
 #include <flux2/version.hpp>
 #include "base/check.hpp"
+#include "base/guarded_main.hpp"
 #include "convert.hpp"
 #include "inputs.hpp"
 #include "progress.hpp"
@@ -189,24 +190,8 @@ int main_checked(int argc, char** argv) {
 }  // namespace flux2::convert
 
 int main(int argc, char** argv) {
-    using flux2::ErrorKind;
     std::signal(SIGINT, flux2::convert::request_cancel);
     std::signal(SIGTERM, flux2::convert::request_cancel);
-    const auto report = [](ErrorKind kind, const char* message) {
-        std::cerr << "flux2-convert: " << message << std::endl;
-        return flux2::exit_code(kind);
-    };
-    try {
-        return flux2::convert::main_checked(argc, argv);
-    } catch (const flux2::Error& error) {
-        return report(error.kind(), error.what());
-    } catch (const cxxopts::exceptions::exception& error) {
-        return report(ErrorKind::bad_argument, error.what());
-    } catch (const std::filesystem::filesystem_error& error) {
-        return report(ErrorKind::bad_file, error.what());
-    } catch (const std::bad_alloc&) {
-        return report(ErrorKind::out_of_memory, "out of memory; close other programs");
-    } catch (const std::exception& error) {
-        return report(ErrorKind::internal, error.what());
-    }
+    return flux2::guarded_main<cxxopts::exceptions::exception>(
+        "flux2-convert", [&] { return flux2::convert::main_checked(argc, argv); });
 }

@@ -1,5 +1,7 @@
 #include "support.hpp"
 
+#include "store/tensor_source.hpp"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -108,6 +110,19 @@ TestTensor counting_tensor(const std::string& name, const std::vector<int64_t>& 
         values.push_back(first + static_cast<float>(i));
     }
     return {.name = name, .shape = shape, .data = bytes_of(values)};
+}
+
+std::vector<TestTensor> tensors_of(const std::filesystem::path& file) {
+    std::vector<TestTensor> tensors;
+    const TensorSource source = TensorSource::open(file);
+    for (const TensorInfo& tensor : source.tensors()) {
+        const auto n_dims = static_cast<size_t>(tensor.shape.n_dims);
+        tensors.push_back({tensor.name,
+                           {tensor.shape.ne.begin(), tensor.shape.ne.begin() + n_dims},
+                           {tensor.bytes.begin(), tensor.bytes.end()},
+                           tensor.type});
+    }
+    return tensors;
 }
 
 Bytes safetensors_of(const std::vector<TestTensor>& tensors) {

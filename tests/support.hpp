@@ -111,6 +111,9 @@ struct TestTensor {
 TestTensor counting_tensor(const std::string& name, const std::vector<int64_t>& shape,
                            float first = 0.0f);
 
+// The tensors of a model file with their bytes, to be changed and written again.
+std::vector<TestTensor> tensors_of(const std::filesystem::path& file);
+
 // A correct safetensors file of F32, F16, BF16, I64 or F8 tensors.
 Bytes safetensors_of(const std::vector<TestTensor>& tensors);
 

@@ -20,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::error_of;
 using test::fixture;
+using test::tensors_of;
 using test::TestTensor;
 
 const std::atomic<bool> kNoCancel = false;
@@ -44,20 +45,6 @@ void convert_file(const fs::path& input, const fs::path& output, const ConvertOp
 TensorSource converted(const fs::path& input, const fs::path& output, const std::string& type) {
     convert_file(input, output, options_for(type));
     return TensorSource::open(output);
-}
-
-// The tensors of a safetensors fixture with their bytes.
-std::vector<TestTensor> tensors_of(const fs::path& file) {
-    std::vector<TestTensor> tensors;
-    const TensorSource source = TensorSource::open(file);
-    for (const TensorInfo& tensor : source.tensors()) {
-        const auto n_dims = static_cast<size_t>(tensor.shape.n_dims);
-        tensors.push_back({tensor.name,
-                           {tensor.shape.ne.begin(), tensor.shape.ne.begin() + n_dims},
-                           {tensor.bytes.begin(), tensor.bytes.end()},
-                           tensor.type});
-    }
-    return tensors;
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {

@@ -16,17 +16,11 @@ namespace fs = std::filesystem;
 
 // The small text encoder with the embedding of the tiny tokenizer's 768 rows.
 fs::path write_text_encoder(const test::TemporaryFolder& folder) {
-    std::vector<test::TestTensor> tensors;
-    const TensorSource source = TensorSource::open(test::fixture("klein/text_encoder.safetensors"));
-    for (const TensorInfo& tensor : source.tensors()) {
-        const auto n_dims = static_cast<size_t>(tensor.shape.n_dims);
-        tensors.push_back({tensor.name,
-                           {tensor.shape.ne.begin(), tensor.shape.ne.begin() + n_dims},
-                           {tensor.bytes.begin(), tensor.bytes.end()},
-                           tensor.type});
+    auto tensors = test::tensors_of(test::fixture("klein/text_encoder.safetensors"));
+    for (test::TestTensor& tensor : tensors) {
         if (tensor.name == "model.embed_tokens.weight") {
-            tensors.back().shape[1] = 768;
-            tensors.back().data.resize(768 * 64 * 2);
+            tensor.shape[1] = 768;
+            tensor.data.resize(768 * 64 * 2);
         }
     }
     test::write_file(folder / "te.safetensors", test::safetensors_of(tensors));

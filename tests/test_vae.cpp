@@ -14,18 +14,12 @@ namespace {
 // The small autoencoder with these statistics for every latent channel.
 std::filesystem::path with_statistics(const test::TemporaryFolder& folder, float mean,
                                       float variance) {
-    std::vector<test::TestTensor> tensors;
-    const TensorSource source = TensorSource::open(test::fixture("klein/vae.safetensors"));
-    for (const TensorInfo& tensor : source.tensors()) {
-        const auto n_dims = static_cast<size_t>(tensor.shape.n_dims);
-        tensors.push_back({tensor.name,
-                           {tensor.shape.ne.begin(), tensor.shape.ne.begin() + n_dims},
-                           {tensor.bytes.begin(), tensor.bytes.end()},
-                           tensor.type});
+    auto tensors = test::tensors_of(test::fixture("klein/vae.safetensors"));
+    for (test::TestTensor& tensor : tensors) {
         if (tensor.name.starts_with("bn.")) {
             const float value = tensor.name == "bn.running_mean" ? mean : variance;
-            tensors.back().data = test::bytes_of(std::vector<float>(128, value));
-            tensors.back().type = TensorType::f32;
+            tensor.data = test::bytes_of(std::vector<float>(128, value));
+            tensor.type = TensorType::f32;
         }
     }
     test::write_file(folder / "vae.safetensors", test::safetensors_of(tensors));

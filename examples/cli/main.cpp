@@ -1,6 +1,7 @@
 // The flux2 program: picks the subcommand, maps errors to exit codes.
 #include <flux2/error.hpp>
 #include <flux2/version.hpp>
+#include "base/guarded_main.hpp"
 #include "base/log.hpp"
 #include "bench.hpp"
 #include "compute/backend.hpp"
@@ -8,9 +9,7 @@
 
 #include <cxxopts.hpp>
 
-#include <filesystem>
 #include <iostream>
-#include <new>
 #include <string>
 
 namespace flux2::cli {
@@ -61,27 +60,11 @@ int run(int argc, char** argv) {
 }  // namespace flux2::cli
 
 int main(int argc, char** argv) {
-    using flux2::ErrorKind;
-    const auto report = [](ErrorKind kind, const char* message) {
-        std::cerr << "flux2: " << message << std::endl;
-        return flux2::exit_code(kind);
-    };
     flux2::set_log([](flux2::LogLevel level, const std::string& line) {
         if (level >= flux2::LogLevel::warning) {
             std::cerr << "flux2: " << line << std::endl;
         }
     });
-    try {
-        return flux2::cli::run(argc, argv);
-    } catch (const flux2::Error& error) {
-        return report(error.kind(), error.what());
-    } catch (const cxxopts::exceptions::exception& error) {
-        return report(ErrorKind::bad_argument, error.what());
-    } catch (const std::filesystem::filesystem_error& error) {
-        return report(ErrorKind::bad_file, error.what());
-    } catch (const std::bad_alloc&) {
-        return report(ErrorKind::out_of_memory, "out of memory; close other programs");
-    } catch (const std::exception& error) {
-        return report(ErrorKind::internal, error.what());
-    }
+    return flux2::guarded_main<cxxopts::exceptions::exception>(
+        "flux2", [&] { return flux2::cli::run(argc, argv); });
 }

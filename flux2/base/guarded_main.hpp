@@ -1,0 +1,35 @@
+// How our programs end: whatever is thrown becomes one line on stderr and an exit code.
+#pragma once
+
+#include <flux2/error.hpp>
+
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <new>
+
+namespace flux2 {
+
+// Runs the program's body and returns its exit code. UsageError is what the argument parser throws.
+template <typename UsageError, typename Body>
+int guarded_main(const char* program, const Body& body) {
+    const auto report = [&](ErrorKind kind, const char* message) {
+        std::cerr << program << ": " << message << std::endl;
+        return exit_code(kind);
+    };
+    try {
+        return body();
+    } catch (const Error& error) {
+        return report(error.kind(), error.what());
+    } catch (const UsageError& error) {
+        return report(ErrorKind::bad_argument, error.what());
+    } catch (const std::filesystem::filesystem_error& error) {
+        return report(ErrorKind::bad_file, error.what());
+    } catch (const std::bad_alloc&) {
+        return report(ErrorKind::out_of_memory, "out of memory; close other programs");
+    } catch (const std::exception& error) {
+        return report(ErrorKind::internal, error.what());
+    }
+}
+
+}  // namespace flux2
