@@ -1,10 +1,12 @@
 // What the recordings do not reach: the guidance input, the KV cache across steps, refusals.
+#include "convert.hpp"
 #include "models/transformer.hpp"
 #include "pipeline/latents.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cmath>
 
 namespace flux2 {
@@ -185,6 +187,22 @@ TEST_CASE("references and their positions change the picture") {
         position[0] += 10;
     }
     CHECK(largest_difference(with.data, transformer.predict(input).data) > kF32Sums);
+}
+
+TEST_CASE("a converted file computes the same as its source") {
+    const TransformerSizes sizes = small_sizes(/*guidance=*/true);
+    const SmallModel model(sizes);
+    const Backend backend("CPU");
+    const Checkpoint original = Checkpoint::open(model.path());
+    convert::ConvertOptions options;
+    options.types.file_type = &convert::parse_file_type("F32");
+    const std::atomic<bool> no_cancel = false;
+    convert::write_plan(convert::make_plan(original, model.folder / "model.gguf", options), 1,
+                        no_cancel, [](uint64_t) {});
+    const Checkpoint converted = Checkpoint::open(model.folder / "model.gguf");
+    const TransformerInput input = small_input(sizes, 2);
+    const HostTensor expected = Transformer(backend, original).predict(input);
+    CHECK(Transformer(backend, converted).predict(input).data == expected.data);
 }
 
 TEST_CASE("inputs of another model are refused") {
