@@ -56,11 +56,9 @@ if(FLUX2_BUILD_TESTS)
     endif()
 endif()
 
-# SHA-256 of source checkpoints. Too large to fetch and build: it must be installed.
-if(FLUX2_BUILD_CONVERT)
-    if(APPLE AND NOT OPENSSL_ROOT_DIR)
-        execute_process(COMMAND brew --prefix openssl@3 OUTPUT_VARIABLE OPENSSL_ROOT_DIR
-                        OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-    endif()
-    find_package(OpenSSL 1.1 REQUIRED COMPONENTS Crypto)
+# SHA-256 of model files. Too large to fetch and build: it must be installed.
+if(APPLE AND NOT OPENSSL_ROOT_DIR)
+    execute_process(COMMAND brew --prefix openssl@3 OUTPUT_VARIABLE OPENSSL_ROOT_DIR
+                    OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()
+find_package(OpenSSL 1.1 REQUIRED COMPONENTS Crypto)

@@ -1,7 +1,7 @@
 #include "convert.hpp"
 
 #include "base/check.hpp"
-#include "sha256.hpp"
+#include "store/sha256.hpp"
 #include "store/inventory.hpp"
 
 #include <algorithm>

@@ -4,8 +4,8 @@
 #include "metadata.hpp"
 #include "quantize.hpp"
 #include "store/checkpoint.hpp"
+#include "store/variant.hpp"
 #include "type_choice.hpp"
-#include "variant.hpp"
 
 #include <atomic>
 #include <cstdint>

@@ -77,17 +77,6 @@ void set_qwen3(Metadata& metadata, const Qwen3Sizes& sizes, const TextConfig& co
     metadata.set("qwen3.rope.freq_base", static_cast<float>(config.rope_theta));
 }
 
-std::string qwen3_name(const Qwen3Sizes& sizes) {
-    switch (sizes.hidden) {
-        case 2560:
-            return "Qwen3 4B";
-        case 4096:
-            return "Qwen3 8B";
-        default:
-            return "Qwen3, hidden size " + std::to_string(sizes.hidden);
-    }
-}
-
 }  // namespace
 
 MetadataResult transformer_metadata(const Checkpoint& checkpoint, const TransformerSizes& sizes,
@@ -144,7 +133,7 @@ MetadataResult text_encoder_metadata(const Checkpoint& checkpoint, const Qwen3Si
                                      const TextUse& use, const TextEncoderOptions& options,
                                      const FileType& type) {
     MetadataResult result;
-    result.name = qwen3_name(sizes);
+    result.name = display_name(sizes);
     Metadata& metadata = result.metadata;
     metadata = inherited(checkpoint);
     set_general(metadata, "qwen3", metadata.get_string("general.name").value_or(result.name), type);

@@ -4,8 +4,8 @@
 
 #include "store/checkpoint.hpp"
 #include "store/inventory.hpp"
+#include "store/variant.hpp"
 #include "type_choice.hpp"
-#include "variant.hpp"
 
 #include <cstdint>
 #include <filesystem>

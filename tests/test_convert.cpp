@@ -1,7 +1,7 @@
 // Whole conversions of the recorded small model, checked against the source's bytes, ggml's own
 // quantizer and what diffusers recorded.
 #include "convert.hpp"
-#include "sha256.hpp"
+#include "store/sha256.hpp"
 #include "store/tensor_source.hpp"
 #include "support.hpp"
 

@@ -1,5 +1,7 @@
 #include <flux2/image.hpp>
+#include <flux2/log.hpp>
 #include "image/image_file.hpp"
+#include "png_builder.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>
@@ -10,68 +12,7 @@
 namespace flux2 {
 namespace {
 
-using test::Bytes;
-
-Bytes big_endian(uint32_t value, int n_bytes = 4) {
-    Bytes bytes;
-    for (int i = n_bytes - 1; i >= 0; i--) {
-        bytes.push_back(static_cast<std::byte>(value >> (8 * i)));
-    }
-    return bytes;
-}
-
-Bytes bytes(std::initializer_list<int> values) {
-    Bytes result;
-    for (const int value : values) {
-        result.push_back(static_cast<std::byte>(value));
-    }
-    return result;
-}
-
-Bytes operator+(Bytes a, const Bytes& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-}
-
-uint32_t crc32(const Bytes& data) {
-    uint32_t crc = ~0u;
-    for (const std::byte byte : data) {
-        crc ^= std::to_integer<uint32_t>(byte);
-        for (int bit = 0; bit < 8; bit++) {
-            crc = (crc >> 1) ^ (crc & 1 ? 0xedb88320 : 0);
-        }
-    }
-    return ~crc;
-}
-
-Bytes chunk(std::string_view type, const Bytes& data) {
-    const Bytes body = test::bytes_of(type) + data;
-    return big_endian(static_cast<uint32_t>(data.size())) + body + big_endian(crc32(body));
-}
-
-// One stored block of at most 65535 bytes.
-Bytes zlib_stored(const Bytes& data) {
-    uint32_t a = 1;
-    uint32_t b = 0;
-    for (const std::byte byte : data) {
-        a = (a + std::to_integer<uint32_t>(byte)) % 65521;
-        b = (b + a) % 65521;
-    }
-    const int size = static_cast<int>(data.size());
-    return bytes({0x78, 0x01, 0x01, size & 255, size >> 8, ~size & 255, (~size >> 8) & 255}) +
-           data + big_endian(b << 16 | a);
-}
-
-// PNG's colour types.
-enum Colour { grey = 0, rgb = 2, palette = 3, grey_alpha = 4, rgb_alpha = 6 };
-
-// A PNG from its rows, each with its filter byte; `more` stands before the pixels.
-Bytes png(uint32_t width, uint32_t height, int depth, Colour colour, const Bytes& rows,
-          const Bytes& more = {}) {
-    return bytes({0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'}) +
-           chunk("IHDR", big_endian(width) + big_endian(height) + bytes({depth, colour, 0, 0, 0})) +
-           more + chunk("IDAT", zlib_stored(rows)) + chunk("IEND", {});
-}
+using namespace test;
 
 Image decode(const Bytes& file) {
     return decode_image(file, "test.png");
@@ -141,6 +82,82 @@ TEST_CASE("every kind of PNG becomes RGB") {
               Rgb{1, 2, 3});
         CHECK(decode(png(1, 1, 16, grey, bytes({0, 5, 255}))).rgb == Rgb{5, 5, 5});
     }
+}
+
+// The warnings logged while the object lives.
+class WarningWatch {
+  public:
+    WarningWatch() {
+        set_log([this](LogLevel level, const std::string& line) {
+            CHECK(level == LogLevel::warning);
+            lines.push_back(line);
+        });
+    }
+    ~WarningWatch() { set_log({}); }
+    WarningWatch(const WarningWatch&) = delete;
+    WarningWatch& operator=(const WarningWatch&) = delete;
+
+    std::vector<std::string> lines;
+};
+
+TEST_CASE("transparency is blended over white on request") {
+    const auto over_white = [](const Bytes& file) {
+        const WarningWatch warnings;
+        const Image image = decode_image(file, "test.png", Alpha::white);
+        CHECK(warnings.lines.empty());
+        return image.rgb;
+    };
+    SUBCASE("rgb: c * a / 255 + 255 - a, to the nearest") {
+        // 128 / 255 of 0, 100 and 255: 127, 177.2, 255. 1 / 255 of 0, 1 and 127: 254, 254.004 and
+        // 254.498. 254 / 255 of 10: 10.96, of 131: 131.49.
+        CHECK(
+            over_white(png(5, 1, 8, rgb_alpha, bytes({0,   9,   8, 7, 255, 9, 8,  7,   0, 0,  100,
+                                                      255, 128, 0, 1, 127, 1, 10, 131, 0, 254}))) ==
+            Rgb{9, 8, 7, 255, 255, 255, 127, 177, 255, 254, 254, 254, 11, 131, 1});
+    }
+    SUBCASE("grey: half of 100 is 177.2") {
+        CHECK(over_white(png(2, 1, 8, grey_alpha, bytes({0, 100, 128, 100, 255}))) ==
+              Rgb{177, 177, 177, 100, 100, 100});
+    }
+    SUBCASE("palette") {
+        const Bytes colours =
+            chunk("PLTE", bytes({10, 20, 30, 40, 50, 60})) + chunk("tRNS", bytes({0}));
+        CHECK(over_white(png(2, 1, 8, palette, bytes({0, 0, 1}), colours)) ==
+              Rgb{255, 255, 255, 40, 50, 60});
+    }
+    SUBCASE("a colour that stands for transparency") {
+        const Bytes key = chunk("tRNS", bytes({0, 1, 0, 2, 0, 3}));
+        CHECK(over_white(png(2, 1, 8, rgb, bytes({0, 1, 2, 3, 1, 2, 4}), key)) ==
+              Rgb{255, 255, 255, 1, 2, 4});
+    }
+    SUBCASE("16 bits") {
+        CHECK(over_white(png(1, 1, 16, rgb_alpha, bytes({0, 0, 9, 100, 9, 255, 9, 128, 9}))) ==
+              Rgb{127, 177, 255});
+    }
+    SUBCASE("nothing to blend") {
+        CHECK(over_white(png(1, 1, 8, rgb, bytes({0, 1, 2, 3}))) == Rgb{1, 2, 3});
+        CHECK(over_white(png(1, 1, 16, grey, bytes({0, 5, 255}))) == Rgb{5, 5, 5});
+    }
+}
+
+TEST_CASE("dropped transparency is reported once, and only where there is some") {
+    const auto reported = [](const Bytes& file) {
+        const WarningWatch warnings;
+        decode(file);
+        return warnings.lines;
+    };
+    const auto lines = reported(png(2, 1, 8, rgb_alpha, bytes({0, 1, 2, 3, 254, 4, 5, 6, 0})));
+    REQUIRE(lines.size() == 1);
+    CHECK(lines[0].find("test.png") != std::string::npos);
+    CHECK(lines[0].find("--alpha white") != std::string::npos);
+    CHECK(reported(png(1, 1, 8, grey_alpha, bytes({0, 77, 3}))).size() == 1);
+
+    CHECK(reported(png(2, 1, 8, rgb_alpha, bytes({0, 1, 2, 3, 255, 4, 5, 6, 255}))).empty());
+    CHECK(reported(png(1, 1, 8, rgb, bytes({0, 1, 2, 3}))).empty());
+    // The transparent colour is not used.
+    const Bytes colours =
+        chunk("PLTE", bytes({10, 20, 30, 40, 50, 60})) + chunk("tRNS", bytes({0}));
+    CHECK(reported(png(1, 1, 8, palette, bytes({0, 1}), colours)).empty());
 }
 
 TEST_CASE("a PNG comes back as it was saved, whatever its name") {

@@ -1,11 +1,13 @@
+#include "store/variant.hpp"
 #include "support.hpp"
-#include "variant.hpp"
 
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <filesystem>
+#include <span>
 
-namespace flux2::convert {
+namespace flux2 {
 namespace {
 
 namespace fs = std::filesystem;
@@ -57,6 +59,30 @@ TEST_CASE("model_index.json counts more than names, the option more than both") 
     CHECK(error.mentions("is_distilled"));
 }
 
+// The test transformer with one key in its header.
+Checkpoint with_key(const fs::path& path, const std::string& key, const std::string& value) {
+    const test::Bytes bytes = test::read_file(test::fixture("klein/flux2.safetensors"));
+    uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), sizeof length);
+    const std::span<const std::byte> rest = std::span(bytes).subspan(sizeof length);
+    std::string header(reinterpret_cast<const char*>(rest.data()), length);
+    header.insert(1, R"("__metadata__":{")" + key + R"(":")" + value + R"("},)");
+    test::write_file(path, test::safetensors(header, rest.subspan(length)));
+    return Checkpoint::open(path);
+}
+
+TEST_CASE("a key of the file counts more than its name, and must name a variant") {
+    const test::TemporaryFolder folder;
+    const Checkpoint kv = with_key(folder / "x-base.safetensors", "flux2.variant", "kv");
+    CHECK(decide_variant(kv, read_transformer_sizes(kv), {}).variant == Variant::kv);
+    const Checkpoint odd = with_key(folder / "x.safetensors", "flux2.variant", "schnell");
+    const auto error =
+        test::error_of([&] { decide_variant(odd, read_transformer_sizes(odd), {}); });
+    CHECK(error.kind == ErrorKind::bad_file);
+    CHECK(error.mentions("schnell"));
+    CHECK(error.mentions("x.safetensors"));
+}
+
 TEST_CASE("dev without a guidance input is refused") {
     const test::TemporaryFolder folder;
     const auto error = test::error_of([&] { decide(folder / "a/x.safetensors", Variant::dev); });
@@ -87,4 +113,4 @@ TEST_CASE("published sizes have their names") {
 }
 
 }  // namespace
-}  // namespace flux2::convert
+}  // namespace flux2

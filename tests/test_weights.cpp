@@ -60,12 +60,12 @@ TEST_CASE("weights that need no conversion stay in the mapped file") {
     Weights mapped(backend, checkpoint, {});
     const ggml_tensor* matrix = mapped.matrix("img_in.weight", {32, 8});
     mapped.load();
-    CHECK(mapped.allocated_bytes() == 0);
+    CHECK(mapped.memory().own.host == 0);
     CHECK(matrix->data == checkpoint.get("img_in.weight").pieces.front().bytes.data());
     Weights converted(backend, checkpoint, {.type = TensorType::f16});
     converted.matrix("img_in.weight", {32, 8});
     converted.load();
-    CHECK(converted.allocated_bytes() >= 32 * 8 * 2);
+    CHECK(converted.memory().own.host >= 32 * 8 * 2);
 }
 
 TEST_CASE("a type whose blocks do not fit leaves a matrix as it is") {

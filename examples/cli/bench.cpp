@@ -1,39 +1,41 @@
 #include "bench.hpp"
 
+#include <flux2/flux2.hpp>
 #include "base/check.hpp"
 #include "base/random.hpp"
+#include "bench_report.hpp"
+#include "flops.hpp"
 #include "models/qwen3.hpp"
 #include "models/transformer.hpp"
 #include "models/vae.hpp"
 #include "pipeline/latents.hpp"
+#include "raw_speed.hpp"
+#include "stopwatch.hpp"
 #include "store/tensor_type.hpp"
 #include "store/text_config.hpp"
 
 #include <cxxopts.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
-#include <iomanip>
 #include <iostream>
 #include <string>
+#include <vector>
 
 namespace flux2::cli {
 namespace {
 
 struct BenchOptions {
+    ModelFiles files;  // empty ones are not timed
     int64_t width = 1024, height = 1024;
     int64_t n_references = 0;  // of the picture's own size
     int n_repeats = 3;
+    bool json = false;
     WeightOptions weights;
+    std::string device;
+    int n_threads = 0;  // 0: one per core
 };
-
-double seconds_of(const std::function<void()>& work) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 HostTensor random_tensor(std::array<int64_t, 4> ne) {
     HostTensor tensor(ne);
@@ -44,33 +46,50 @@ HostTensor random_tensor(std::array<int64_t, 4> ne) {
     return tensor;
 }
 
-// Prints the best time of several runs; the first one, which builds the graph, is apart.
-bool print_stage(const std::string& name, const BenchOptions& options,
-                 const std::function<HostTensor()>& run,
-                 const std::function<uint64_t()>& buffer_bytes) {
-    HostTensor result;
-    const double first = seconds_of([&] { result = run(); });
-    double best = first;
-    for (int i = 1; i < options.n_repeats; ++i) {
-        best = std::min(best, seconds_of([&] { result = run(); }));
-    }
-    const bool finite = std::all_of(result.data.begin(), result.data.end(),
-                                    [](float value) { return std::isfinite(value); });
-    std::cout << std::left << std::setw(14) << name << std::right << std::fixed
-              << std::setprecision(4) << " first " << first << " s  best " << best << " s  buffer "
-              << buffer_bytes() / 1000000 << " MB" << (finite ? "" : "  NOT FINITE") << std::endl;
-    return finite;
+uint64_t total(const MemoryUse& memory) {
+    return memory.device + memory.host;
 }
 
-bool bench_transformer(const Backend& backend, const std::string& file, const BenchOptions& o) {
-    const Checkpoint checkpoint = Checkpoint::open(file);
-    Transformer transformer(backend, checkpoint, o.weights);
+struct Session {
+    const Backend& backend;
+    const BenchOptions& options;
+    std::vector<StageResult> stages;
+};
+
+// Runs a stage of the model several times. In text mode its line is printed at once.
+template <typename Model>
+void time_stage(Session& s, const std::string& name, const Model& model,
+                const std::function<HostTensor()>& run) {
+    StageResult stage;
+    stage.name = name;
+    HostTensor result;
+    stage.first_seconds = seconds_of([&] { result = run(); });
+    stage.seconds = stage.first_seconds;
+    for (int i = 1; i < s.options.n_repeats; ++i) {
+        stage.seconds = std::min(stage.seconds, seconds_of([&] { result = run(); }));
+    }
+    stage.finite = std::all_of(result.data.begin(), result.data.end(),
+                               [](float value) { return std::isfinite(value); });
+    stage.weights_bytes = total(model.weight_memory().own);
+    stage.buffer_bytes = total(model.compute_memory());
+    const Work work = work_of(model.graph()->nodes());
+    stage.flops = work.flops;
+    if (const auto raw = raw_seconds(s.backend, work)) {
+        stage.raw_share = *raw / stage.seconds;
+    }
+    if (!s.options.json) {
+        std::cout << to_text(stage) << std::endl;
+    }
+    s.stages.push_back(stage);
+}
+
+TransformerInput random_input(const TransformerSizes& sizes, const BenchOptions& o) {
     const int64_t w = o.width / 16;
     const int64_t h = o.height / 16;
     constexpr int64_t kTextLength = 512;
     TransformerInput input;
-    input.img = random_tensor({transformer.sizes().channels, w * h, 1, 1});
-    input.txt = random_tensor({transformer.sizes().text_width, kTextLength, 1, 1});
+    input.img = random_tensor({sizes.channels, w * h, 1, 1});
+    input.txt = random_tensor({sizes.text_width, kTextLength, 1, 1});
     input.img_pos = image_positions(w, h);
     input.txt_pos = text_positions(kTextLength);
     for (int64_t i = 0; i < o.n_references; ++i) {
@@ -78,55 +97,53 @@ bool bench_transformer(const Backend& backend, const std::string& file, const Be
         input.ref_pos.insert(input.ref_pos.end(), positions.begin(), positions.end());
     }
     if (o.n_references > 0) {
-        input.ref = random_tensor({transformer.sizes().channels, o.n_references * w * h, 1, 1});
+        input.ref = random_tensor({sizes.channels, o.n_references * w * h, 1, 1});
     }
     input.timestep = 0.9f;
     input.guidance = 4.0f;
-    return print_stage(
-        "transformer", o, [&] { return transformer.predict(input); },
-        [&] { return transformer.buffer_bytes(); });
+    return input;
 }
 
-bool bench_text_encoder(const Backend& backend, const std::string& file, const BenchOptions& o) {
-    const Checkpoint checkpoint = Checkpoint::open(file);
+void bench_transformer(Session& s) {
+    const Checkpoint checkpoint = Checkpoint::open(s.options.files.transformer);
+    Transformer transformer(s.backend, checkpoint, s.options.weights);
+    const TransformerInput input = random_input(transformer.sizes(), s.options);
+    time_stage(s, "transformer", transformer, [&] { return transformer.predict(input); });
+}
+
+void bench_text_encoder(Session& s) {
+    const Checkpoint checkpoint = Checkpoint::open(s.options.files.text_encoder);
     const TextConfig config = read_text_config(checkpoint);
-    Qwen3 qwen3(backend, checkpoint,
+    Qwen3 qwen3(s.backend, checkpoint,
                 {.layers = config.layers,
                  .rope_theta = static_cast<float>(config.rope_theta),
                  .eps = static_cast<float>(config.eps)},
-                o.weights);
+                s.options.weights);
     std::vector<int32_t> ids(static_cast<size_t>(config.text_length));
     for (size_t i = 0; i < ids.size(); ++i) {
         ids[i] = static_cast<int32_t>(i % static_cast<size_t>(qwen3.sizes().vocabulary));
     }
     const int64_t n_real = std::min<int64_t>(64, config.text_length);
-    return print_stage(
-        "text encoder", o, [&] { return qwen3.encode(ids, n_real); },
-        [&] { return qwen3.buffer_bytes(); });
+    time_stage(s, "text encoder", qwen3, [&] { return qwen3.encode(ids, n_real); });
 }
 
-bool bench_vae(const Backend& backend, const std::string& file, const BenchOptions& o) {
-    const Checkpoint checkpoint = Checkpoint::open(file);
-    Vae vae(backend, checkpoint, o.weights);
-    const HostTensor latents =
-        random_tensor({o.width / 16, o.height / 16, 4 * vae.sizes().latent_channels, 1});
-    const HostTensor pixels = random_tensor({o.width, o.height, 3, 1});
-    const auto buffer = [&] { return vae.buffer_bytes(); };
-    const bool decoded = print_stage(
-        "vae decode", o, [&] { return vae.decode(latents); }, buffer);
-    const bool encoded = print_stage(
-        "vae encode", o, [&] { return vae.encode(pixels); }, buffer);
-    return decoded && encoded;
+void bench_vae(Session& s) {
+    const Checkpoint checkpoint = Checkpoint::open(s.options.files.vae);
+    Vae vae(s.backend, checkpoint, s.options.weights);
+    const HostTensor latents = random_tensor(
+        {s.options.width / 16, s.options.height / 16, 4 * vae.sizes().latent_channels, 1});
+    time_stage(s, "vae decode", vae, [&] { return vae.decode(latents); });
+    const HostTensor pixels = random_tensor({s.options.width, s.options.height, 3, 1});
+    time_stage(s, "vae encode", vae, [&] { return vae.encode(pixels); });
 }
 
-}  // namespace
-
-int bench(int argc, char** argv) {
+cxxopts::Options known_options() {
     cxxopts::Options options("flux2 bench",
                              "Times the networks of model files on random inputs.\n");
     options.add_options()                                                                       //
+        ("m,model", "folder with the parts", cxxopts::value<std::string>())                     //
         ("diffusion-model", "transformer, GGUF or safetensors", cxxopts::value<std::string>())  //
-        ("llm", "text encoder", cxxopts::value<std::string>())                                  //
+        ("llm,text-encoder", "text encoder", cxxopts::value<std::string>())                     //
         ("vae", "autoencoder", cxxopts::value<std::string>())                                   //
         ("W,width", "pixels", cxxopts::value<int64_t>()->default_value("1024"))                 //
         ("H,height", "pixels", cxxopts::value<int64_t>()->default_value("1024"))                //
@@ -135,42 +152,101 @@ int bench(int argc, char** argv) {
         ("type", "type of the matrices in memory (default: as in the file)",
          cxxopts::value<std::string>())  //
         ("device", "CPU, CUDA0, ... or auto",
-         cxxopts::value<std::string>()->default_value("auto"))                                //
-        ("threads", "CPU threads (default: all)", cxxopts::value<int>()->default_value("0"))  //
-        ("repeat", "runs of each stage", cxxopts::value<int>()->default_value("3"))           //
+         cxxopts::value<std::string>()->default_value("auto"))                              //
+        ("t,threads", "CPU threads, 0 for all", cxxopts::value<int>()->default_value("0"))  //
+        ("repeat", "runs of each stage", cxxopts::value<int>()->default_value("3"))         //
+        ("json", "print one JSON object")                                                   //
         ("h,help", "print this help");
-    const auto args = options.parse(argc, argv);
-    if (args.count("help") > 0) {
-        std::cout << options.help();
-        return 0;
+    return options;
+}
+
+void check_ranges(const BenchOptions& o) {
+    constexpr int64_t kLeastSide = 64;
+    constexpr int64_t kMostSide = 4096;
+    constexpr int64_t kMostReferences = 10;
+    for (const int64_t side : {o.width, o.height}) {
+        check(side >= kLeastSide && side <= kMostSide && side % 16 == 0, ErrorKind::bad_argument,
+              "a picture of ", o.width, "x", o.height,
+              " cannot be made; sides are multiples of 16 from ", kLeastSide, " to ", kMostSide);
     }
+    check(o.n_references >= 0 && o.n_references <= kMostReferences, ErrorKind::bad_argument,
+          "--references is ", o.n_references, "; give 0 to ", kMostReferences);
+    check(o.n_repeats >= 1, ErrorKind::bad_argument, "--repeat is ", o.n_repeats,
+          "; a stage must run once at least");
+    check(o.n_threads >= 0 && o.n_threads <= GGML_MAX_N_THREADS, ErrorKind::bad_argument,
+          "--threads is ", o.n_threads, "; give 1 to ", GGML_MAX_N_THREADS, ", or 0 for all");
+    check(!o.files.transformer.empty() || !o.files.text_encoder.empty() || !o.files.vae.empty(),
+          ErrorKind::bad_argument, "nothing to time; give -m, --diffusion-model, --llm or --vae");
+}
+
+BenchOptions read_options(const cxxopts::ParseResult& args) {
+    check(args.unmatched().empty(), ErrorKind::bad_argument, "bench takes no argument '",
+          args.unmatched().empty() ? "" : args.unmatched().front(),
+          "'; files are given by --diffusion-model, --llm and --vae");
+    const auto text = [&](const char* option) {
+        return args.count(option) > 0 ? args[option].as<std::string>() : std::string();
+    };
     BenchOptions o;
+    o.files = {text("diffusion-model"), text("llm"), text("vae")};
+    if (args.count("model") > 0) {
+        o.files = find_model(text("model"), "", o.files).files;
+    }
     o.width = args["width"].as<int64_t>();
     o.height = args["height"].as<int64_t>();
     o.n_references = args["references"].as<int64_t>();
-    o.n_repeats = std::max(1, args["repeat"].as<int>());
-    check(o.width >= 16 && o.height >= 16 && o.width % 16 == 0 && o.height % 16 == 0 &&
-              o.n_references >= 0,
-          ErrorKind::bad_argument, "a picture of ", o.width, "x", o.height,
-          " cannot be made; sides are multiples of 16");
+    o.n_repeats = args["repeat"].as<int>();
+    o.json = args.count("json") > 0;
+    o.device = args["device"].as<std::string>();
+    o.n_threads = args["threads"].as<int>();
     if (args.count("type") > 0) {
-        o.weights.type = parse_matrix_type(args["type"].as<std::string>());
+        o.weights.type = parse_matrix_type(text("type"));
     }
-    const Backend backend(args["device"].as<std::string>(), args["threads"].as<int>());
-    std::cout << "device " << backend.name() << ", " << o.width << "x" << o.height << std::endl;
-    bool finite = true;
-    int n_stages = 0;
-    const auto stage = [&](const char* option, auto function) {
-        if (args.count(option) > 0) {
-            ++n_stages;
-            finite = function(backend, args[option].as<std::string>(), o) && finite;
-        }
-    };
-    stage("llm", bench_text_encoder);
-    stage("diffusion-model", bench_transformer);
-    stage("vae", bench_vae);
-    check(n_stages > 0, ErrorKind::bad_argument,
-          "nothing to time; give --diffusion-model, --llm or --vae");
+    check_ranges(o);
+    return o;
+}
+
+void print_json(const Session& s) {
+    nlohmann::json stages = nlohmann::json::array();
+    for (const StageResult& stage : s.stages) {
+        stages.push_back(to_json(stage));
+    }
+    const nlohmann::json report = {{"device", s.backend.name()},
+                                   {"width", s.options.width},
+                                   {"height", s.options.height},
+                                   {"stages", stages}};
+    std::cout << report.dump(2) << std::endl;
+}
+
+}  // namespace
+
+int bench(int argc, char** argv) {
+    cxxopts::Options known = known_options();
+    const auto args = known.parse(argc, argv);
+    if (args.count("help") > 0) {
+        std::cout << known.help();
+        return 0;
+    }
+    const BenchOptions options = read_options(args);
+    const Backend backend(options.device, options.n_threads);
+    Session session{backend, options, {}};
+    if (!options.json) {
+        std::cout << "device " << backend.name() << ", " << options.width << "x" << options.height
+                  << std::endl;
+    }
+    if (!options.files.text_encoder.empty()) {
+        bench_text_encoder(session);
+    }
+    if (!options.files.transformer.empty()) {
+        bench_transformer(session);
+    }
+    if (!options.files.vae.empty()) {
+        bench_vae(session);
+    }
+    if (options.json) {
+        print_json(session);
+    }
+    const bool finite = std::all_of(session.stages.begin(), session.stages.end(),
+                                    [](const StageResult& stage) { return stage.finite; });
     return finite ? 0 : 1;
 }
 

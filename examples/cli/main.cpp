@@ -1,14 +1,19 @@
 // The flux2 program: picks the subcommand, maps errors to exit codes.
+#include <flux2/device.hpp>
 #include <flux2/error.hpp>
 #include <flux2/version.hpp>
+#include "base/check.hpp"
 #include "base/guarded_main.hpp"
 #include "base/log.hpp"
 #include "bench.hpp"
-#include "compute/backend.hpp"
+#include "generate.hpp"
+#include "inspect.hpp"
+#include "plan.hpp"
 #include "selftest.hpp"
 
 #include <cxxopts.hpp>
 
+#include <csignal>
 #include <iostream>
 #include <string>
 
@@ -26,7 +31,11 @@ int devices() {
 
 int usage(int code) {
     (code == 0 ? std::cout : std::cerr)
-        << "usage: flux2 COMMAND [options]\n"
+        << "usage: flux2 -m FOLDER -p PROMPT -o PICTURE [options]     (flux2 --help: all options)\n"
+           "       flux2 COMMAND [options]\n"
+           "  info       say what model files and pictures are, and which files work together\n"
+           "  redo       make a picture again from the settings stored in it\n"
+           "  plan       tell what a picture would take in memory\n"
            "  selftest   compare every network with recorded results of the reference\n"
            "  bench      time the networks of model files on random inputs\n"
            "  devices    list what this machine and build can compute on\n"
@@ -50,16 +59,33 @@ int run(int argc, char** argv) {
         std::cout << "flux2 " << version() << std::endl;
         return 0;
     }
-    if (command == "--help" || command == "-h" || command == "help") {
+    if (command == "info") {
+        return info(argc - 1, argv + 1);
+    }
+    if (command == "plan") {
+        return plan(argc - 1, argv + 1);
+    }
+    if (command == "redo") {
+        return redo(argc - 1, argv + 1);
+    }
+    if (command == "help") {
         return usage(0);
     }
-    return usage(exit_code(ErrorKind::bad_argument));
+    check(argc < 2 || command.starts_with("-"), ErrorKind::bad_argument, "there is no command '",
+          command, "'; flux2 help lists them");
+    return generate(argc, argv);
+}
+
+void request_cancel(int) {
+    cancel_requested = true;
 }
 
 }  // namespace
 }  // namespace flux2::cli
 
 int main(int argc, char** argv) {
+    std::signal(SIGINT, flux2::cli::request_cancel);
+    std::signal(SIGTERM, flux2::cli::request_cancel);
     flux2::set_log([](flux2::LogLevel level, const std::string& line) {
         if (level >= flux2::LogLevel::warning) {
             std::cerr << "flux2: " << line << std::endl;

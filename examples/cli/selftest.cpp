@@ -149,7 +149,7 @@ void test_run(Session& s, const std::string& run, Transformer& transformer, Vae&
         [&](const HostTensor& x, float sigma, size_t step) {
             return denoiser.velocity(x, sigma, step);
         },
-        [&](const HostTensor& x, size_t step) {
+        [&](const HostTensor& x, size_t step, const HostTensor&) {
             const std::string name = "latents_" + std::to_string(step);
             if (golden.has(name)) {
                 s.report.compare(run, name, x, golden, s.limits.run);

@@ -138,6 +138,10 @@ bool stderr_is_terminal() {
     return _isatty(_fileno(stderr)) != 0;
 }
 
+bool stdin_is_terminal() {
+    return _isatty(_fileno(stdin)) != 0;
+}
+
 #else
 
 MappedFile::MappedFile(const fs::path& path) : path_(path) {
@@ -226,6 +230,10 @@ fs::path program_folder() {
 
 bool stderr_is_terminal() {
     return isatty(STDERR_FILENO) != 0;
+}
+
+bool stdin_is_terminal() {
+    return isatty(STDIN_FILENO) != 0;
 }
 
 #endif

@@ -64,5 +64,7 @@ std::filesystem::path program_folder();
 
 // Whether the error stream is a terminal, where a progress bar makes sense.
 bool stderr_is_terminal();
+// Whether somebody types at the input.
+bool stdin_is_terminal();
 
 }  // namespace flux2

@@ -1,18 +1,11 @@
-// The one way the library speaks: a callback that gets a level and a line.
+// Speaking through the callback of flux2/log.hpp.
 #pragma once
 
-#include <functional>
+#include <flux2/log.hpp>
+
 #include <string>
 
 namespace flux2 {
-
-enum class LogLevel { debug, info, warning, error };
-
-using LogSink = std::function<void(LogLevel, const std::string& line)>;
-
-// Replaces the sink; an empty one silences the library. The default drops everything.
-// Not to be called while other threads use the library.
-void set_log(LogSink sink);
 
 void log(LogLevel level, const std::string& line);
 

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cctype>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace flux2 {
 namespace {
@@ -87,7 +89,7 @@ std::vector<DeviceInfo> list_devices() {
     return result;
 }
 
-Backend::Backend(const std::string& device, int n_threads) {
+Backend::Backend(const std::string& device, int n_threads, BackendUse use) : use_(use) {
     const ggml_backend_dev_t chosen = choose(device);
     name_ = ggml_backend_dev_name(chosen);
     if (ggml_backend_dev_type(chosen) != GGML_BACKEND_DEVICE_TYPE_CPU) {
@@ -95,11 +97,51 @@ Backend::Backend(const std::string& device, int n_threads) {
     }
     cpu_ = start(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
     const int n_cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    ggml_backend_cpu_set_n_threads(cpu_.get(), n_threads > 0 ? n_threads : n_cores);
+    n_threads_ = n_threads > 0 ? n_threads : n_cores;
+    ggml_backend_cpu_set_n_threads(cpu_.get(), n_threads_);
 }
 
 ggml_backend_buffer_type_t Backend::buffer_type() const {
     return ggml_backend_get_default_buffer_type(device_ ? device_.get() : cpu_.get());
+}
+
+ggml_backend_buffer_type_t Backend::cpu_buffer_type() const {
+    return ggml_backend_get_default_buffer_type(cpu_.get());
+}
+
+ggml_backend_buffer_type_t Backend::upload_buffer_type() const {
+    const ggml_backend_buffer_type_t type =
+        device_ ? ggml_backend_dev_host_buffer_type(ggml_backend_get_device(device_.get()))
+                : nullptr;
+    return type != nullptr ? type : cpu_buffer_type();
+}
+
+TensorBuffer Backend::allocate(std::span<ggml_tensor* const> tensors,
+                               ggml_backend_buffer_type_t type, const std::string& what) const {
+    const size_t alignment = ggml_backend_buft_get_alignment(type);
+    std::vector<size_t> offsets;
+    size_t bytes = 0;
+    for (const ggml_tensor* tensor : tensors) {
+        offsets.push_back(bytes);
+        bytes += GGML_PAD(ggml_backend_buft_get_alloc_size(type, tensor), alignment);
+    }
+    TensorBuffer result;
+    result.bytes = bytes;
+    result.buffer.reset(ggml_backend_buft_alloc_buffer(type, measures_only() ? 0 : bytes));
+    check(result.buffer != nullptr, ErrorKind::out_of_memory, what, " takes ", bytes / 1000000,
+          " MB, which do not fit into the memory of ", ggml_backend_buft_name(type),
+          "; use a smaller --type or a smaller picture");
+    auto* base = static_cast<std::byte*>(ggml_backend_buffer_get_base(result.buffer.get()));
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        if (measures_only()) {
+            tensors[i]->buffer = result.buffer.get();  // tells schedulers where it would lie
+        } else {
+            check(ggml_backend_tensor_alloc(result.buffer.get(), tensors[i], base + offsets[i]) ==
+                      GGML_STATUS_SUCCESS,
+                  ErrorKind::backend, what, " could not be placed on ", name_);
+        }
+    }
+    return result;
 }
 
 ggml_backend_sched_ptr Backend::make_scheduler(size_t max_nodes) const {
@@ -111,6 +153,22 @@ ggml_backend_sched_ptr Backend::make_scheduler(size_t max_nodes) const {
     return ggml_backend_sched_ptr(ggml_backend_sched_new(
         backends.data(), nullptr, static_cast<int>(backends.size()), max_nodes, /*parallel=*/false,
         /*op_offload=*/true));
+}
+
+ggml_backend_ptr Backend::make_upload_queue() const {
+    return start(ggml_backend_get_device(device_ ? device_.get() : cpu_.get()));
+}
+
+void Backend::set_cancel(const std::atomic<bool>* flag) {
+    cancel_ = flag;
+    ggml_backend_cpu_set_abort_callback(
+        cpu_.get(),
+        [](void* data) { return data != nullptr && *static_cast<const std::atomic<bool>*>(data); },
+        const_cast<std::atomic<bool>*>(flag));
+}
+
+void Backend::set_on_progress(std::function<void(double share)> on_progress) {
+    on_progress_ = std::move(on_progress);
 }
 
 }  // namespace flux2

@@ -1,43 +1,89 @@
 // Where graphs run: a device chosen by name, with the CPU behind it for what the device lacks.
 #pragma once
 
+#include <flux2/device.hpp>
+
 #include <ggml-backend.h>
 #include <ggml-cpp.h>
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
-#include <vector>
 
 namespace flux2 {
 
-struct DeviceInfo {
-    std::string name;         // "CPU", "CUDA0", ...: what --device takes
-    std::string description;  // the product's name
-    uint64_t free_bytes = 0;
-    uint64_t total_bytes = 0;
+// What a backend is for.
+enum class BackendUse {
+    compute,
+    measure,  // weights and graphs are laid out and their sizes told, but nothing is allocated
 };
 
-std::vector<DeviceInfo> list_devices();
+// Bytes by where they lie. On a CPU everything is host memory.
+struct MemoryUse {
+    uint64_t device = 0;
+    uint64_t host = 0;
+
+    MemoryUse& operator+=(const MemoryUse& other) {
+        device += other.device;
+        host += other.host;
+        return *this;
+    }
+};
+
+// A buffer that holds tensors.
+struct TensorBuffer {
+    ggml_backend_buffer_ptr buffer;
+    uint64_t bytes = 0;
+};
 
 // A device and the CPU. Graphs and weights borrow it, so it must outlive them.
 class Backend {
   public:
     // `device` is a name from list_devices() in any case, or "auto": the first GPU, else the CPU.
     // n_threads 0: one per core. Throws bad_argument for an unknown name, backend when it fails.
-    explicit Backend(const std::string& device = "auto", int n_threads = 0);
+    explicit Backend(const std::string& device = "auto", int n_threads = 0,
+                     BackendUse use = BackendUse::compute);
 
     const std::string& name() const { return name_; }
     bool is_cpu() const { return device_ == nullptr; }
+    bool measures_only() const { return use_ == BackendUse::measure; }
+    int n_threads() const { return n_threads_; }
 
     // Memory for weights on the device.
     ggml_backend_buffer_type_t buffer_type() const;
+    // Plain host memory.
+    ggml_backend_buffer_type_t cpu_buffer_type() const;
+    // Host memory that the device can copy from while it computes, where it has such.
+    ggml_backend_buffer_type_t upload_buffer_type() const;
+
+    // Puts the tensors one after another into a new buffer; for measuring, only its size is real.
+    // Throws out_of_memory saying that `what` does not fit.
+    TensorBuffer allocate(std::span<ggml_tensor* const> tensors, ggml_backend_buffer_type_t type,
+                          const std::string& what) const;
+
     // A scheduler over device and CPU for graphs of up to max_nodes.
     ggml_backend_sched_ptr make_scheduler(size_t max_nodes) const;
+    // A second queue of the device, for uploads beside the computation.
+    ggml_backend_ptr make_upload_queue() const;
+
+    // Once *flag is true, computations end with an Error cancelled: on the CPU after the running
+    // operation, on a device after the running block. Null: never.
+    void set_cancel(const std::atomic<bool>* flag);
+    bool cancel_requested() const { return cancel_ != nullptr && *cancel_; }
+    // Called during computations with the share of blocks that are done.
+    void set_on_progress(std::function<void(double share)> on_progress);
+    const std::function<void(double share)>& on_progress() const { return on_progress_; }
 
   private:
     std::string name_;
+    BackendUse use_;
+    int n_threads_;
     ggml_backend_ptr device_;  // null when the CPU was chosen
     ggml_backend_ptr cpu_;
+    const std::atomic<bool>* cancel_ = nullptr;
+    std::function<void(double share)> on_progress_;
 };
 
 }  // namespace flux2

@@ -2,7 +2,9 @@
 
 #include "base/check.hpp"
 
-#include <algorithm>
+#include <ggml-cpu.h>
+
+#include <utility>
 
 namespace flux2 {
 
@@ -36,6 +38,17 @@ void Graph::expand(ggml_tensor* tensor) {
     ggml_build_forward_expand(graph_, tensor);
 }
 
+void Graph::end_block(std::initializer_list<ggml_tensor*> results) {
+    for (ggml_tensor* result : results) {
+        expand(result);
+    }
+    block_ends_.push_back(*(results.end() - 1));
+}
+
+void Graph::set_before_block(std::function<void(size_t i)> before_block) {
+    before_block_ = std::move(before_block);
+}
+
 ggml_tensor* Graph::tap(const std::string& name, ggml_tensor* tensor) {
     ggml_set_name(tensor, name.c_str());
     if (keep_taps_) {
@@ -49,9 +62,30 @@ ggml_tensor* Graph::tap(const std::string& name, ggml_tensor* tensor) {
 void Graph::finish(ggml_tensor* output) {
     ggml_set_output(output);
     expand(output);
-    check(ggml_backend_sched_alloc_graph(scheduler_.get(), graph_), ErrorKind::out_of_memory,
-          "the computation does not fit into the memory of ", backend_.name(),
-          "; make a smaller picture or use another --device");
+    if (backend_.measures_only()) {
+        std::vector<size_t> sizes(
+            static_cast<size_t>(ggml_backend_sched_get_n_backends(scheduler_.get())));
+        ggml_backend_sched_reserve_size(scheduler_.get(), graph_, sizes.data());
+        memory_.host = sizes.back();  // the CPU comes last
+        memory_.device = backend_.is_cpu() ? 0 : sizes.front();
+    } else {
+        check(ggml_backend_sched_alloc_graph(scheduler_.get(), graph_), ErrorKind::out_of_memory,
+              "the computation does not fit into the memory of ", backend_.name(),
+              "; make a smaller picture or use another --device");
+        memory_ = allocated();
+    }
+    if (backend_.is_cpu()) {
+        memory_.host += ggml_graph_plan(graph_, backend_.n_threads(), nullptr).work_size;
+    }
+}
+
+MemoryUse Graph::allocated() const {
+    const auto bytes_of = [&](int i) {
+        return ggml_backend_sched_get_buffer_size(
+            scheduler_.get(), ggml_backend_sched_get_backend(scheduler_.get(), i));
+    };
+    const int last = ggml_backend_sched_get_n_backends(scheduler_.get()) - 1;
+    return {.device = last == 0 ? 0 : bytes_of(0), .host = bytes_of(last)};
 }
 
 void Graph::set(ggml_tensor* input, std::span<const float> values) {
@@ -67,9 +101,49 @@ void Graph::set(ggml_tensor* input, std::span<const int32_t> values) {
 }
 
 void Graph::compute() {
+    check(!backend_.measures_only(), ErrorKind::internal, "a measured graph cannot be computed");
+    n_blocks_done_ = 0;
+    thrown_ = nullptr;
+    if (!block_ends_.empty()) {
+        ggml_backend_sched_set_eval_callback(scheduler_.get(), on_node, this);
+    }
+    if (before_block_) {
+        before_block_(0);
+    }
     const ggml_status status = ggml_backend_sched_graph_compute(scheduler_.get(), graph_);
+    if (thrown_) {
+        std::rethrow_exception(thrown_);
+    }
+    check(!backend_.cancel_requested(), ErrorKind::cancelled, "cancelled");
     check(status == GGML_STATUS_SUCCESS, ErrorKind::backend, "the computation failed on ",
           backend_.name(), ": ", ggml_status_to_string(status));
+}
+
+// ggml asks about each node whether to stop after it, then tells that it was computed.
+bool Graph::on_node(ggml_tensor* node, bool ask, void* graph) {
+    auto& self = *static_cast<Graph*>(graph);
+    const size_t block = self.n_blocks_done_;
+    if (ask) {
+        return block < self.block_ends_.size() && self.block_ends_[block] == node;
+    }
+    return self.block_done();
+}
+
+// Returns whether to go on.
+bool Graph::block_done() {
+    try {
+        ++n_blocks_done_;
+        if (backend_.on_progress()) {
+            backend_.on_progress()(static_cast<double>(n_blocks_done_) /
+                                   static_cast<double>(block_ends_.size()));
+        }
+        if (before_block_ && n_blocks_done_ < block_ends_.size()) {
+            before_block_(n_blocks_done_);
+        }
+    } catch (...) {
+        thrown_ = std::current_exception();
+    }
+    return !thrown_ && !backend_.cancel_requested();
 }
 
 HostTensor Graph::read(const ggml_tensor* tensor) const {
@@ -94,15 +168,6 @@ std::vector<const ggml_tensor*> Graph::nodes() const {
         result.push_back(ggml_graph_node(graph_, i));
     }
     return result;
-}
-
-uint64_t Graph::buffer_bytes() const {
-    uint64_t bytes = 0;
-    for (int i = 0; i < ggml_backend_sched_get_n_backends(scheduler_.get()); ++i) {
-        bytes += ggml_backend_sched_get_buffer_size(
-            scheduler_.get(), ggml_backend_sched_get_backend(scheduler_.get(), i));
-    }
-    return bytes;
 }
 
 }  // namespace flux2

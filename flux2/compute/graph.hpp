@@ -8,9 +8,13 @@
 #include <ggml.h>
 
 #include <cstdint>
+#include <exception>
+#include <functional>
+#include <initializer_list>
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace flux2 {
@@ -34,6 +38,12 @@ class Graph {
     // keep results that nothing else asks for.
     void expand(ggml_tensor* tensor);
 
+    // Ends a block: everything up to these results is computed before anything after them. Blocks
+    // are where a computation can be cancelled, tells its progress and fetches weights.
+    void end_block(std::initializer_list<ggml_tensor*> results);
+    // Called before block i is computed; its weights must be in place afterwards.
+    void set_before_block(std::function<void(size_t i)> before_block);
+
     // Names a tensor worth comparing; keeps it when taps are wanted. Returns it.
     ggml_tensor* tap(const std::string& name, ggml_tensor* tensor);
 
@@ -42,22 +52,31 @@ class Graph {
 
     void set(ggml_tensor* input, std::span<const float> values);
     void set(ggml_tensor* input, std::span<const int32_t> values);
-    // Throws backend when the device fails.
+    // Throws backend when the device fails, cancelled when the backend's flag says so.
     void compute();
     HostTensor read(const ggml_tensor* tensor) const;
     Taps read_taps() const;
 
-    // Of the compute buffers on all devices.
-    uint64_t buffer_bytes() const;
+    // Compute buffers and, on the CPU, the work space of operations.
+    MemoryUse memory() const { return memory_; }
     std::vector<const ggml_tensor*> nodes() const;
 
   private:
+    MemoryUse allocated() const;
+    static bool on_node(ggml_tensor* node, bool ask, void* graph);
+    bool block_done();
+
     const Backend& backend_;
     ggml_context_ptr context_;
     ggml_cgraph* graph_;  // lies in the context
     ggml_backend_sched_ptr scheduler_;
     std::vector<std::pair<std::string, ggml_tensor*>> taps_;
     bool keep_taps_;
+    std::vector<const ggml_tensor*> block_ends_;  // in the order of the graph
+    size_t n_blocks_done_ = 0;
+    std::function<void(size_t)> before_block_;
+    std::exception_ptr thrown_;  // in a block's callback, where ggml's frames lie between
+    MemoryUse memory_;
 };
 
 }  // namespace flux2

@@ -7,9 +7,13 @@
 
 #include <ggml-cpp.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +22,14 @@ namespace flux2 {
 struct WeightOptions {
     // The type of matrices in memory; unset: as the file has them. F8 and F64 become BF16 and F32.
     std::optional<TensorType> type;
+    // Blocks stay in RAM and take turns in two places on the device, the next one arriving while
+    // one is computed. No effect on the CPU.
+    bool stream_blocks = false;
+};
+
+struct WeightMemory {
+    MemoryUse own;        // allocated
+    uint64_t mapped = 0;  // used where the file lies; the system may drop these pages
 };
 
 // Tensors are borrowed from here; they have data once load() returned. The checkpoint must live as
@@ -28,35 +40,69 @@ class Weights {
 
     // Declares a tensor and checks its shape. Throws bad_file naming file and tensor.
     ggml_tensor* matrix(const std::string& name, std::initializer_list<int64_t> shape);
+    // A matrix of which single rows are looked up: stays in RAM, whatever the device.
+    ggml_tensor* table(const std::string& name, std::initializer_list<int64_t> shape);
     // A vector or convolution kernel bias, norm, statistics: always F32.
     ggml_tensor* vector(const std::string& name, int64_t n);
     // [kw, kh, in, out]; F16 unless the file or the options say F32.
     ggml_tensor* kernel(const std::string& name, std::initializer_list<int64_t> shape);
 
-    // Allocates and fills everything declared. Throws out_of_memory.
-    void load();
+    // What is declared from here on belongs to the next block, or to none of them again.
+    void begin_block() { block_ = static_cast<int>(n_blocks_++); }
+    void end_blocks() { block_ = kNoBlock; }
 
-    // Bytes taken on the device, mapped ones not counted.
-    uint64_t allocated_bytes() const;
+    // Allocates and fills everything declared. Throws out_of_memory, or cancelled.
+    void load();
+    // Streamed blocks: makes block i ready to compute and sends for the next one. The block before
+    // it must have been computed.
+    void enter_block(size_t i);
+    bool streams() const { return options_.stream_blocks && !backend_.is_cpu(); }
+
+    const WeightMemory& memory() const { return memory_; }
 
   private:
+    static constexpr int kNoBlock = -1;
+    static constexpr size_t kSlots = 2;
+
     struct Bound {
         ggml_tensor* tensor;
         const ModelTensor* source;
+        int block;
+        bool in_ram;
     };
+    using Write = std::function<void(uint64_t offset, std::span<const std::byte> bytes)>;
 
     ggml_tensor* declare(const std::string& name, std::initializer_list<int64_t> shape,
-                         TensorType type);
+                         TensorType type, bool in_ram = false);
+    TensorType matrix_type(const std::string& name, int64_t row) const;
     bool try_map(const Bound& bound);
-    void upload(const Bound& bound) const;
+    void place(const std::vector<const Bound*>& group, ggml_backend_buffer_type_t type);
+    void place_blocks(const std::vector<const Bound*>& group);
+    void allocate_slots(const std::array<uint64_t, kSlots>& slot_bytes);
+    void encode(const Bound& bound, const Write& write) const;
+    void upload_block(size_t i);
 
     const Backend& backend_;
     const Checkpoint& checkpoint_;
     WeightOptions options_;
     std::vector<Bound> bound_;
+    int block_ = kNoBlock;
+    size_t n_blocks_ = 0;
     ggml_context_ptr context_;
     std::vector<ggml_backend_buffer_ptr> mapped_;  // one per file of the checkpoint
-    ggml_backend_buffer_ptr buffer_;
+    std::vector<TensorBuffer> buffers_;
+    WeightMemory memory_;
+
+    struct StreamedTensor {
+        ggml_tensor* tensor;
+        uint64_t offset;  // in the RAM copy
+    };
+    struct {
+        ggml_backend_buffer_ptr ram;
+        ggml_backend_ptr queue;
+        std::vector<std::vector<StreamedTensor>> blocks;
+        std::array<std::optional<size_t>, kSlots> in_slot;  // which block lies there
+    } stream_;
 };
 
 }  // namespace flux2

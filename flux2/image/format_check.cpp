@@ -3,11 +3,12 @@
 
 #include "base/check.hpp"
 #include "image/image.hpp"
+#include "image/png_chunk.hpp"
 
 #include <bitset>
 #include <cstdint>
 #include <iterator>
-#include <string_view>
+#include <optional>
 
 namespace flux2 {
 namespace {
@@ -16,11 +17,6 @@ using Bytes = std::span<const std::byte>;
 
 unsigned byte_at(Bytes bytes, size_t i) {
     return std::to_integer<unsigned>(bytes[i]);
-}
-
-uint64_t big_endian32(Bytes bytes, size_t i) {
-    return uint64_t{byte_at(bytes, i)} << 24 | byte_at(bytes, i + 1) << 16 |
-           byte_at(bytes, i + 2) << 8 | byte_at(bytes, i + 3);
 }
 
 // The decoders allocate for every claimed pixel, whatever the file can hold; it holds at most
@@ -199,24 +195,12 @@ class JpegCheck {
 }  // namespace
 
 void check_png(Bytes bytes, const std::string& file) {
-    // Chunks: length of the data, four letters, the data, a checksum.
-    constexpr size_t kSignature = 8;
-    constexpr size_t kAroundData = 12;
-    size_t i = kSignature;
-    std::string_view type;
-    while (type != "IEND") {
-        const size_t rest = bytes.size() - i;
-        const uint64_t length = rest < kAroundData ? 0 : big_endian32(bytes, i);
-        check(length + kAroundData <= rest, ErrorKind::bad_file, file,
-              ": the PNG ends within a chunk, after ", bytes.size(),
-              " bytes; the file is truncated or damaged");
-        type = {reinterpret_cast<const char*>(bytes.data()) + i + 4, 4};
-        if (i == kSignature) {
-            check(type == "IHDR" && length == 13, ErrorKind::bad_file, file,
-                  ": the PNG does not begin with its header");
-            check_png_header(bytes, file, bytes.subspan(i + 8, 13));
-        }
-        i += kAroundData + length;
+    PngChunks chunks(bytes, file);
+    const std::optional<PngChunk> header = chunks.next();
+    check(header && header->type == "IHDR" && header->data.size() == 13, ErrorKind::bad_file, file,
+          ": the PNG does not begin with its header");
+    check_png_header(bytes, file, header->data);
+    while (chunks.next()) {
     }
 }
 

@@ -157,6 +157,21 @@ Image center_crop(const Image& image, int width, int height) {
     return result;
 }
 
+Image cover(const Image& image, int width, int height) {
+    check_image(image);
+    const double scale = std::max(static_cast<double>(width) / image.width,
+                                  static_cast<double>(height) / image.height);
+    const auto scaled = [&](int side, int at_least) {
+        return std::max(at_least, static_cast<int>(std::lround(side * scale)));
+    };
+    const int scaled_width = scaled(image.width, width);
+    const int scaled_height = scaled(image.height, height);
+    if (scaled_width == image.width && scaled_height == image.height) {
+        return center_crop(image, width, height);
+    }
+    return center_crop(resize_lanczos(image, scaled_width, scaled_height), width, height);
+}
+
 Image fit_reference(const Image& image, int64_t max_pixels) {
     constexpr int kMinSide = 64;
     constexpr int kMaxAspect = 8;

@@ -23,6 +23,9 @@ Image resize_lanczos(const Image& image, int width, int height);
 // Throws bad_argument when the picture is smaller.
 Image center_crop(const Image& image, int width, int height);
 
+// Fills this size: scaled until it covers it, then the middle is taken.
+Image cover(const Image& image, int width, int height);
+
 // A reference picture as the model takes it: shrunk to at most max_pixels, then cropped to
 // multiples of 16. Throws bad_argument for a side under 64 pixels, or one over 8 times the other.
 Image fit_reference(const Image& image, int64_t max_pixels);

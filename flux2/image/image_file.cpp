@@ -1,31 +1,20 @@
-// PNG, JPEG and BMP through stb, with the checks it leaves to its callers.
+// Picture files: which format, what to check, and what becomes of alpha, orientation and texts.
 #include "image/image_file.hpp"
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/log.hpp"
+#include "image/codec.hpp"
+#include "image/exif.hpp"
 #include "image/format_check.hpp"
 #include "image/image.hpp"
-
-// The implementation is local to this file: programs may bring their own stb.
-#define STB_IMAGE_IMPLEMENTATION
-#define STB_IMAGE_STATIC
-#define STBI_ONLY_JPEG
-#define STBI_ONLY_PNG
-#define STBI_NO_STDIO
-#define STBI_NO_LINEAR
-#define STB_IMAGE_WRITE_IMPLEMENTATION
-#define STB_IMAGE_WRITE_STATIC
-#define STBI_WRITE_NO_STDIO
-#include <stb_image.h>
-#include <stb_image_write.h>
+#include "image/png_text.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <climits>
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <initializer_list>
+#include <utility>
 
 namespace flux2 {
 namespace fs = std::filesystem;
@@ -33,96 +22,100 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-constexpr int kJpegQuality = 95;  // as the reference saves; stb halves the colour only up to 90
-
 bool starts_with(Bytes bytes, std::initializer_list<uint8_t> signature) {
     return bytes.size() >= signature.size() &&
            std::equal(signature.begin(), signature.end(), bytes.begin(),
                       [](uint8_t a, std::byte b) { return std::byte{a} == b; });
 }
 
-bool is_png(Bytes bytes) {
-    return starts_with(bytes, {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'});
+// The format of a file that may be decoded.
+ImageFormat checked_format(Bytes bytes, const std::string& file) {
+    if (starts_with(bytes, {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'})) {
+        check_png(bytes, file);
+        return ImageFormat::png;
+    }
+    check(starts_with(bytes, {0xff, 0xd8, 0xff}), ErrorKind::bad_file, file,
+          ": is neither a PNG nor a JPEG; convert it to one of them");
+    check_jpeg(bytes, file);
+    return ImageFormat::jpeg;
 }
 
-bool is_jpeg(Bytes bytes) {
-    return starts_with(bytes, {0xff, 0xd8, 0xff});
-}
-
-struct FreePixels {
-    void operator()(stbi_uc* pixels) const { stbi_image_free(pixels); }
-};
-
-void append(void* context, void* data, int size) {
-    auto& out = *static_cast<std::vector<std::byte>*>(context);
-    const auto* first = static_cast<const std::byte*>(data);
-    out.insert(out.end(), first, first + size);
-}
-
-std::string lower_extension(const fs::path& path) {
+ImageFormat format_of_name(const fs::path& path) {
     std::string extension = path.extension().string();
     for (char& c : extension) {
         c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     }
-    return extension;
+    if (extension == ".png") {
+        return ImageFormat::png;
+    }
+    if (extension == ".jpg" || extension == ".jpeg") {
+        return ImageFormat::jpeg;
+    }
+    check(extension == ".bmp", ErrorKind::bad_argument, path.string(),
+          ": pictures are saved under names ending in .png, .jpg, .jpeg or .bmp");
+    return ImageFormat::bmp;
 }
 
-// The bytes of a file with this ending.
-std::vector<std::byte> encode_image(const fs::path& path, const Image& image) {
-    const std::string extension = lower_extension(path);
-    const int width = image.width;
-    const int height = image.height;
-    std::vector<std::byte> out;
-    int ok = 0;
-    if (extension == ".png") {
-        ok = stbi_write_png_to_func(append, &out, width, height, 3, image.rgb.data(), 3 * width);
-    } else if (extension == ".jpg" || extension == ".jpeg") {
-        ok = stbi_write_jpg_to_func(append, &out, width, height, 3, image.rgb.data(), kJpegQuality);
-    } else if (extension == ".bmp") {
-        ok = stbi_write_bmp_to_func(append, &out, width, height, 3, image.rgb.data());
-    } else {
-        fail(ErrorKind::bad_argument, path.string(),
-             ": pictures are saved under names ending in .png, .jpg, .jpeg or .bmp");
+uint8_t over_white(int value, int alpha) {
+    return static_cast<uint8_t>((value * alpha + 255 * (255 - alpha) + 127) / 255);
+}
+
+Image to_rgb(const Pixels& pixels, const std::string& file, Alpha alpha) {
+    const auto n_channels = static_cast<size_t>(pixels.n_channels);
+    const bool has_alpha = n_channels % 2 == 0;
+    const size_t green = n_channels >= 3 ? 1 : 0;  // grey stands for all three
+    const size_t blue = 2 * green;
+    const size_t n = static_cast<size_t>(pixels.width) * static_cast<size_t>(pixels.height);
+    Image image{pixels.width, pixels.height, std::vector<uint8_t>(3 * n)};
+    const uint8_t* in = pixels.values.get();
+    uint8_t* out = image.rgb.data();
+    bool opaque = true;
+    for (size_t i = 0; i < n; i++, in += n_channels) {
+        const uint8_t opacity = has_alpha ? in[n_channels - 1] : 255;
+        opaque = opaque && opacity == 255;
+        for (const size_t channel : {size_t{0}, green, blue}) {
+            *out++ = alpha == Alpha::white ? over_white(in[channel], opacity) : in[channel];
+        }
     }
-    check(ok != 0, ErrorKind::out_of_memory, path.string(), ": no memory to encode ", width, " x ",
-          height, " pixels");
-    return out;
+    if (alpha == Alpha::drop && !opaque) {
+        log(LogLevel::warning, file +
+                                   ": has transparent pixels, whose hidden colours now show; "
+                                   "--alpha white puts white behind them");
+    }
+    return image;
 }
 
 }  // namespace
 
-Image decode_image(Bytes bytes, const std::string& file) {
-    check(is_png(bytes) || is_jpeg(bytes), ErrorKind::bad_file, file,
-          ": is neither a PNG nor a JPEG; convert it to one of them");
-    check(bytes.size() <= INT_MAX, ErrorKind::bad_file, file, ": is ", bytes.size(),
-          " bytes long, at most ", INT_MAX, " are read");
-    const auto* data = reinterpret_cast<const stbi_uc*>(bytes.data());
-    const int size = static_cast<int>(bytes.size());
-
-    if (is_png(bytes)) {
-        check_png(bytes, file);
-    } else {
-        check_jpeg(bytes, file);
-    }
-    int width = 0;
-    int height = 0;
-    int channels = 0;
-    const std::unique_ptr<stbi_uc, FreePixels> pixels(
-        stbi_load_from_memory(data, size, &width, &height, &channels, 3));
-    check(pixels != nullptr, ErrorKind::bad_file, file,
-          ": the picture is broken: ", stbi_failure_reason());
-    const size_t n = static_cast<size_t>(width) * static_cast<size_t>(height) * 3;
-    return {width, height, {pixels.get(), pixels.get() + n}};
+Image decode_image(Bytes bytes, const std::string& file, Alpha alpha) {
+    const ImageFormat format = checked_format(bytes, file);
+    Image image = to_rgb(decode_pixels(bytes, file), file, alpha);
+    const Bytes exif = format == ImageFormat::png ? png_exif(bytes, file) : jpeg_exif(bytes);
+    return turn_upright(std::move(image), exif_orientation(exif));
 }
 
-Image load_image(const fs::path& path) {
+std::vector<ImageText> decode_texts(Bytes bytes, const std::string& file) {
+    return checked_format(bytes, file) == ImageFormat::png ? read_png_texts(bytes, file)
+                                                           : std::vector<ImageText>{};
+}
+
+Image load_image(const fs::path& path, Alpha alpha) {
     const MappedFile file(path);
-    return decode_image(file.bytes(), path.string());
+    return decode_image(file.bytes(), path.string(), alpha);
 }
 
-void save_image(const fs::path& path, const Image& image) {
+std::vector<ImageText> read_image_texts(const fs::path& path) {
+    const MappedFile file(path);
+    return decode_texts(file.bytes(), path.string());
+}
+
+void save_image(const fs::path& path, const Image& image, const std::vector<ImageText>& texts) {
     check_image(image);
-    const std::vector<std::byte> bytes = encode_image(path, image);
+    const ImageFormat format = format_of_name(path);
+    std::vector<std::byte> bytes = encode_pixels(format, image, path.string());
+    if (format == ImageFormat::png) {
+        insert_png_texts(bytes, texts);
+    }
     AtomicFile file(path);
     file.write_at(0, bytes);
     file.commit();

@@ -6,10 +6,13 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace flux2 {
 
-// load_image for bytes already in memory; `file` names them in errors.
-Image decode_image(std::span<const std::byte> bytes, const std::string& file);
+// load_image and read_image_texts for bytes already in memory; `file` names them in errors.
+Image decode_image(std::span<const std::byte> bytes, const std::string& file,
+                   Alpha alpha = Alpha::drop);
+std::vector<ImageText> decode_texts(std::span<const std::byte> bytes, const std::string& file);
 
 }  // namespace flux2

@@ -112,8 +112,9 @@ Qwen3::Qwen3(const Backend& backend, const Checkpoint& checkpoint, const Qwen3Fa
           ErrorKind::bad_file, checkpoint.file(), ": has ", sizes_.n_layers,
           " layers, but its features should come from layer ",
           facts.layers.empty() ? 0 : facts.layers.back(), "; it is not made for FLUX.2");
-    network_->token_embd = weights_.matrix("token_embd.weight", {sizes_.hidden, sizes_.vocabulary});
+    network_->token_embd = weights_.table("token_embd.weight", {sizes_.hidden, sizes_.vocabulary});
     for (int64_t i = 0; i < facts.layers.back(); ++i) {
+        weights_.begin_block();
         network_->layers.push_back(load_layer(weights_, sizes_, "blk." + std::to_string(i)));
     }
     weights_.load();
@@ -129,6 +130,9 @@ Qwen3::Plan& Qwen3::plan_for(int64_t n, bool keep_taps) {
     auto plan = std::make_unique<Plan>(backend_, 64 * (network_->layers.size() + 2), keep_taps);
     plan->n = n;
     Graph& g = plan->graph;
+    if (weights_.streams()) {
+        g.set_before_block([this](size_t i) { weights_.enter_block(i); });
+    }
     plan->ids = g.input_i32("ids", {n});
     plan->pos = g.input_i32("pos", {n});
     plan->mask = g.input_f32("mask", {n, n});
@@ -143,6 +147,7 @@ Qwen3::Plan& Qwen3::plan_for(int64_t n, bool keep_taps) {
             // ...].
             plan->features = plan->features == nullptr ? x : ggml_concat(g, plan->features, x, 0);
         }
+        g.end_block({x});
     }
     g.finish(plan->features);
     plan_ = std::move(plan);
@@ -177,8 +182,12 @@ const Graph* Qwen3::graph() const {
     return plan_ ? &plan_->graph : nullptr;
 }
 
-uint64_t Qwen3::buffer_bytes() const {
-    return plan_ ? plan_->graph.buffer_bytes() : 0;
+MemoryUse Qwen3::compute_memory() const {
+    return plan_ ? plan_->graph.memory() : MemoryUse{};
+}
+
+void Qwen3::reserve(int64_t n) {
+    plan_for(n, /*keep_taps=*/false);
 }
 
 }  // namespace flux2

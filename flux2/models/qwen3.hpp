@@ -38,7 +38,11 @@ class Qwen3 {
     // hidden_0 (embedding) and hidden_1, hidden_2, ... (after layer 1, 2, ...).
     HostTensor encode(std::span<const int32_t> ids, int64_t n_real, Taps* taps = nullptr);
 
-    uint64_t buffer_bytes() const;
+    // Builds the graph for n tokens ahead, or only lays it out when the backend measures.
+    void reserve(int64_t n);
+    // Of the current graph.
+    MemoryUse compute_memory() const;
+    const WeightMemory& weight_memory() const { return weights_.memory(); }
     // The current graph, for looking at its operations; null before the first call.
     const Graph* graph() const;
 

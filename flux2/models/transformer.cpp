@@ -2,8 +2,6 @@
 
 #include "base/check.hpp"
 
-#include <ggml-alloc.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -79,11 +77,14 @@ TransformerNetwork load_network(Weights& w, const TransformerSizes& s) {
     n.mod_single = w.matrix("single_stream_modulation.lin.weight", {s.hidden, 3 * s.hidden});
     for (int64_t i = 0; i < s.n_double; ++i) {
         const std::string p = "double_blocks." + std::to_string(i);
+        w.begin_block();
         n.double_blocks.push_back({load_stream(w, s, p + ".img"), load_stream(w, s, p + ".txt")});
     }
     for (int64_t i = 0; i < s.n_single; ++i) {
+        w.begin_block();
         n.single_blocks.push_back(load_single(w, s, "single_blocks." + std::to_string(i)));
     }
+    w.end_blocks();
     n.final_mod = w.matrix("final_layer.adaLN_modulation.1.weight", {s.hidden, 2 * s.hidden});
     n.final_linear = w.matrix("final_layer.linear.weight", {s.hidden, s.channels});
     return n;
@@ -360,12 +361,14 @@ ggml_tensor* forward(Graph& g, const TransformerNetwork& n, const Inputs& in,
         x = double_block(g, n.double_blocks[i], x, mods.img, mods.txt, attn, cached(i));
         g.tap("double_" + std::to_string(i) + ".0", x.txt);
         g.tap("double_" + std::to_string(i) + ".1", x.img);
+        g.end_block({x.txt, x.img});
     }
     ggml_tensor* z = ggml_concat(g, x.txt, x.img, 1);  // [hidden, n]
     for (size_t i = 0; i < n.single_blocks.size(); ++i) {
         z = single_block(g, n.single_blocks[i], z, mods.single, attn,
                          cached(n.double_blocks.size() + i));
         g.tap("single_" + std::to_string(i), z);
+        g.end_block({z});
     }
     return final_layer(g, n, columns(g, z, attn.n_txt, attn.n_img), vec);
 }
@@ -404,7 +407,7 @@ struct Transformer::KvCache {
     int64_t n_ref = 0;
     ggml_context_ptr context;
     std::vector<CachedKv> blocks;
-    ggml_backend_buffer_ptr buffer;
+    TensorBuffer buffer;
 };
 
 struct Transformer::Plan {
@@ -412,8 +415,7 @@ struct Transformer::Plan {
         : graph(backend, max_nodes, taps), keep_taps(taps) {}
 
     Graph graph;
-    ReferenceMode mode = ReferenceMode::joint;
-    int64_t n_img = 0, n_ref = 0, n_txt = 0;
+    TransformerShape shape;
     bool keep_taps;
     Inputs in;
     ggml_tensor* velocity = nullptr;
@@ -436,29 +438,30 @@ Transformer::Transformer(const Backend& backend, const Checkpoint& checkpoint,
 
 Transformer::~Transformer() = default;
 
-Transformer::Plan& Transformer::plan_for(const TransformerInput& input, ReferenceMode mode,
-                                         bool keep_taps) {
-    const int64_t n_img = input.img.ne[1];
-    const int64_t n_ref = input.ref.data.empty() ? 0 : input.ref.ne[1];
-    const int64_t n_txt = input.txt.ne[1];
-    if (plan_ && plan_->mode == mode && plan_->n_img == n_img && plan_->n_ref == n_ref &&
-        plan_->n_txt == n_txt && plan_->keep_taps == keep_taps) {
+Transformer::Plan& Transformer::plan_for(const TransformerShape& shape, bool keep_taps) {
+    if (plan_ && plan_->shape == shape && plan_->keep_taps == keep_taps) {
         return *plan_;
     }
+    if (shape.mode == ReferenceMode::extract) {
+        prepare_cache(shape.n_ref);
+    }
+    check(shape.mode != ReferenceMode::cached || (cache_ && cache_->n_ref == shape.n_ref),
+          ErrorKind::internal, "no keys and values of these references are kept");
     plan_.reset();  // gives its memory back first
     const size_t n_blocks = network_->double_blocks.size() + network_->single_blocks.size();
     auto plan = std::make_unique<Plan>(backend_, 256 * (n_blocks + 4), keep_taps);
-    plan->mode = mode;
-    plan->n_img = n_img;
-    plan->n_ref = n_ref;
-    plan->n_txt = n_txt;
+    plan->shape = shape;
     Graph& g = plan->graph;
-    const int64_t n_own_ref = mode == ReferenceMode::cached ? 0 : n_ref;
-    plan->in = declare_inputs(g, sizes_, mode, n_img, n_own_ref, n_txt);
-    const AttentionPlan attn{mode, n_txt, n_img, n_own_ref, plan->in.pos, rope_theta_};
+    if (weights_.streams()) {
+        g.set_before_block([this](size_t i) { weights_.enter_block(i); });
+    }
+    const int64_t n_own_ref = shape.mode == ReferenceMode::cached ? 0 : shape.n_ref;
+    plan->in = declare_inputs(g, sizes_, shape.mode, shape.n_img, n_own_ref, shape.n_txt);
+    const AttentionPlan attn{shape.mode, shape.n_txt,  shape.n_img,
+                             n_own_ref,  plan->in.pos, rope_theta_};
     plan->velocity =
         forward(g, *network_, plan->in, attn,
-                mode == ReferenceMode::joint ? std::vector<CachedKv>() : cache_->blocks);
+                shape.mode == ReferenceMode::joint ? std::vector<CachedKv>() : cache_->blocks);
     g.finish(plan->velocity);
     plan_ = std::move(plan);
     return *plan_;
@@ -472,12 +475,7 @@ HostTensor Transformer::predict(const TransformerInput& input, ReferenceMode mod
           ErrorKind::bad_argument, "the transformer takes ", s.channels,
           " latent channels and text features ", s.text_width, " wide, not ", input.img.ne[0],
           " and ", input.txt.ne[0], "; use the text encoder and autoencoder made for it");
-    if (mode == ReferenceMode::extract) {
-        prepare_cache(n_ref);
-    }
-    check(mode != ReferenceMode::cached || (cache_ && cache_->n_ref == n_ref), ErrorKind::internal,
-          "no keys and values of these references are kept");
-    Plan& plan = plan_for(input, mode, taps != nullptr);
+    Plan& plan = plan_for({mode, input.img.ne[1], n_ref, input.txt.ne[1]}, taps != nullptr);
     Graph& g = plan.graph;
     feed(g, plan.in, input, mode);
     g.compute();
@@ -500,26 +498,32 @@ void Transformer::prepare_cache(int64_t n_ref) {
     cache_->context.reset(ggml_init({.mem_size = (2 * n_blocks + 1) * ggml_tensor_overhead(),
                                      .mem_buffer = nullptr,
                                      .no_alloc = true}));
+    std::vector<ggml_tensor*> tensors;
+    const auto place = [&] {
+        tensors.push_back(ggml_new_tensor_3d(cache_->context.get(), GGML_TYPE_F32, s.head_dim,
+                                             s.hidden / s.head_dim, n_ref));
+        return tensors.back();
+    };
     for (size_t i = 0; i < n_blocks; ++i) {
-        const auto place = [&] {
-            return ggml_new_tensor_3d(cache_->context.get(), GGML_TYPE_F32, s.head_dim,
-                                      s.hidden / s.head_dim, n_ref);
-        };
-        cache_->blocks.push_back({place(), place()});
+        ggml_tensor* k = place();
+        cache_->blocks.push_back({k, place()});
     }
-    cache_->buffer.reset(
-        ggml_backend_alloc_ctx_tensors_from_buft(cache_->context.get(), backend_.buffer_type()));
-    check(cache_->buffer != nullptr, ErrorKind::out_of_memory, "keys and values of ", n_ref,
-          " reference tokens do not fit into the memory of ", backend_.name(),
-          "; use smaller or fewer references");
+    cache_->buffer = backend_.allocate(tensors, backend_.buffer_type(),
+                                       concat("what is kept of ", n_ref, " reference tokens"));
+}
+
+void Transformer::reserve(const TransformerShape& shape) {
+    plan_for(shape, /*keep_taps=*/false);
 }
 
 const Graph* Transformer::graph() const {
     return plan_ ? &plan_->graph : nullptr;
 }
 
-uint64_t Transformer::buffer_bytes() const {
-    return plan_ ? plan_->graph.buffer_bytes() : 0;
+MemoryUse Transformer::compute_memory() const {
+    MemoryUse use = plan_ ? plan_->graph.memory() : MemoryUse{};
+    const uint64_t kept = cache_ ? cache_->buffer.bytes : 0;
+    return use += backend_.is_cpu() ? MemoryUse{0, kept} : MemoryUse{kept, 0};
 }
 
 std::vector<float> timestep_embedding(float t) {

@@ -36,6 +36,14 @@ enum class ReferenceMode {
     cached,   // KV models, later steps: only the kept keys and values remain
 };
 
+// What a graph is built for.
+struct TransformerShape {
+    ReferenceMode mode = ReferenceMode::joint;
+    int64_t n_img = 0, n_ref = 0, n_txt = 0;
+
+    bool operator==(const TransformerShape&) const = default;
+};
+
 struct TransformerNetwork;  // the weights by their role
 
 // Weights of one model on one device. Graphs are kept while shapes stay the same.
@@ -55,8 +63,11 @@ class Transformer {
     HostTensor predict(const TransformerInput& input, ReferenceMode mode = ReferenceMode::joint,
                        Taps* taps = nullptr);
 
-    // Compute buffers of the current graph.
-    uint64_t buffer_bytes() const;
+    // Builds the graph for a shape ahead, or only lays it out when the backend measures.
+    void reserve(const TransformerShape& shape);
+    // Of the current graph, and of what is kept of references.
+    MemoryUse compute_memory() const;
+    const WeightMemory& weight_memory() const { return weights_.memory(); }
     // The current graph, for looking at its operations; null before the first call.
     const Graph* graph() const;
 
@@ -64,7 +75,7 @@ class Transformer {
     struct Plan;  // a built graph with its inputs
     struct KvCache;
 
-    Plan& plan_for(const TransformerInput& input, ReferenceMode mode, bool keep_taps);
+    Plan& plan_for(const TransformerShape& shape, bool keep_taps);
     void prepare_cache(int64_t n_ref);
 
     const Backend& backend_;

@@ -143,7 +143,9 @@ ggml_tensor* resnet(Graph& g, const Resnet& w, ggml_tensor* x) {
     ggml_tensor* h = group_norm(g, w.norm1, x, widens);
     h = conv(g, w.conv1, widens ? ggml_silu_inplace(g, h) : ggml_silu(g, h));
     h = conv(g, w.conv2, ggml_silu(g, group_norm(g, w.norm2, h)));
-    return ggml_add(g, skip, h);
+    ggml_tensor* result = ggml_add(g, skip, h);
+    g.end_block({result});
+    return result;
 }
 
 ggml_tensor* attention_block(Graph& g, const Attention& w, ggml_tensor* x) {
@@ -249,19 +251,19 @@ Vae::Vae(const Backend& backend, const Checkpoint& checkpoint, const WeightOptio
 
 Vae::~Vae() = default;
 
-Vae::Plan& Vae::plan_for(bool decoding, const HostTensor& input) {
-    if (plan_ && plan_->decoding == decoding && plan_->input_ne == input.ne) {
+Vae::Plan& Vae::plan_for(bool decoding, const std::array<int64_t, 4>& ne) {
+    if (plan_ && plan_->decoding == decoding && plan_->input_ne == ne) {
         return *plan_;
     }
     plan_.reset();
     constexpr int64_t kSlicesMargin = 64;
-    const int64_t pixels = input.ne[0] * input.ne[1];
+    const int64_t pixels = ne[0] * ne[1];
     auto plan = std::make_unique<Plan>(
         backend_, static_cast<size_t>(2048 + 8 * (pixels / 1024 + kSlicesMargin)));
     plan->decoding = decoding;
-    plan->input_ne = input.ne;
+    plan->input_ne = ne;
     Graph& g = plan->graph;
-    plan->input = g.input_f32("input", {input.ne[0], input.ne[1], input.ne[2]});
+    plan->input = g.input_f32("input", {ne[0], ne[1], ne[2]});
     plan->output = decoding ? decode_graph(g, *network_, plan->input)
                             : encode_graph(g, *network_, plan->input);
     g.finish(plan->output);
@@ -273,7 +275,7 @@ HostTensor Vae::encode(const HostTensor& pixels) {
     check(pixels.ne[0] % 16 == 0 && pixels.ne[1] % 16 == 0 && pixels.ne[2] == 3,
           ErrorKind::bad_argument, "a picture of ", pixels.ne[0], "x", pixels.ne[1],
           " cannot be encoded; its sides must be multiples of 16");
-    Plan& plan = plan_for(/*decoding=*/false, pixels);
+    Plan& plan = plan_for(/*decoding=*/false, pixels.ne);
     plan.graph.set(plan.input, pixels.data);
     plan.graph.compute();
     HostTensor latents = patchify(plan.graph.read(plan.output));
@@ -293,7 +295,7 @@ HostTensor Vae::decode(const HostTensor& latents) {
         raw.data[i] = raw.data[i] * deviation_.data[i / n] + mean_.data[i / n];
     }
     raw = unpatchify(raw);
-    Plan& plan = plan_for(/*decoding=*/true, raw);
+    Plan& plan = plan_for(/*decoding=*/true, raw.ne);
     plan.graph.set(plan.input, raw.data);
     plan.graph.compute();
     return plan.graph.read(plan.output);
@@ -303,8 +305,20 @@ const Graph* Vae::graph() const {
     return plan_ ? &plan_->graph : nullptr;
 }
 
-uint64_t Vae::buffer_bytes() const {
-    return plan_ ? plan_->graph.buffer_bytes() : 0;
+MemoryUse Vae::compute_memory() const {
+    return plan_ ? plan_->graph.memory() : MemoryUse{};
+}
+
+void Vae::reserve_encode(int64_t w, int64_t h) {
+    plan_for(/*decoding=*/false, {w, h, 3, 1});
+}
+
+void Vae::reserve_decode(int64_t w, int64_t h) {
+    plan_for(/*decoding=*/true, {w / 8, h / 8, sizes_.latent_channels, 1});
+}
+
+void Vae::release_buffers() {
+    plan_.reset();
 }
 
 namespace {

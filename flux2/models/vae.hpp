@@ -7,6 +7,7 @@
 #include "compute/weights.hpp"
 #include "store/inventory.hpp"
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -28,15 +29,21 @@ class Vae {
     // Latents [w/16, h/16, 128] -> pixels [w, h, 3], not clamped.
     HostTensor decode(const HostTensor& latents);
 
-    // Compute buffers of the last graph.
-    uint64_t buffer_bytes() const;
+    // Build the graph for a picture of w x h pixels ahead, or only lay it out when the backend
+    // measures.
+    void reserve_encode(int64_t w, int64_t h);
+    void reserve_decode(int64_t w, int64_t h);
+    // Of the last graph; release_buffers() gives that memory back.
+    MemoryUse compute_memory() const;
+    void release_buffers();
+    const WeightMemory& weight_memory() const { return weights_.memory(); }
     // The current graph, for looking at its operations; null before the first call.
     const Graph* graph() const;
 
   private:
     struct Plan;
 
-    Plan& plan_for(bool decoding, const HostTensor& input);
+    Plan& plan_for(bool decoding, const std::array<int64_t, 4>& ne);
 
     const Backend& backend_;
     VaeSizes sizes_;

@@ -1,6 +1,7 @@
 #include "pipeline/latents.hpp"
 
 #include "base/check.hpp"
+#include "store/tensor_source.hpp"
 
 namespace flux2 {
 namespace {
@@ -20,6 +21,14 @@ void for_values(int64_t n_tokens, int64_t channels, const F& f) {
 HostTensor draw_noise(Generator generator, uint64_t seed, int64_t w, int64_t h, int64_t channels) {
     HostTensor noise({w, h, channels, 1});
     noise.data = draw_normal(generator, seed, noise.data.size());
+    return noise;
+}
+
+HostTensor read_noise(const std::filesystem::path& file) {
+    HostTensor noise = read_tensor(TensorSource::open(file), "noise");
+    check(noise.ne[3] == 1 && noise.elements() > 0, ErrorKind::bad_file, file.string(),
+          ": noise is of shape [", noise.ne[3], ", ", noise.ne[2], ", ", noise.ne[1], ", ",
+          noise.ne[0], "], expected [1, channels, height, width]");
     return noise;
 }
 

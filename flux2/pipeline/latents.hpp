@@ -6,12 +6,16 @@
 #include "models/transformer.hpp"
 
 #include <cstdint>
+#include <filesystem>
 #include <vector>
 
 namespace flux2 {
 
 // Standard normal latents [w, h, channels]; one seed, one picture, on any device.
 HostTensor draw_noise(Generator generator, uint64_t seed, int64_t w, int64_t h, int64_t channels);
+
+// Recorded noise: tensor `noise` [1, channels, h, w] of a safetensors file. Throws bad_file.
+HostTensor read_noise(const std::filesystem::path& file);
 
 // Row by row; the channels of a token lie side by side.
 HostTensor to_tokens(const HostTensor& latents);

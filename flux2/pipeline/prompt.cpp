@@ -64,4 +64,12 @@ PromptFeatures encode_prompt_features(const Tokenizer& tokenizer, Qwen3& qwen3,
     return {std::move(features), std::move(encoded)};
 }
 
+HostTensor read_features(const fs::path& file, const std::string& name) {
+    HostTensor features = read_tensor(TensorSource::open(file), name);
+    check(features.ne[2] == 1 && features.ne[3] == 1 && features.elements() > 0,
+          ErrorKind::bad_file, file.string(), ": ", name, " has ", features.elements(),
+          " values that are no [1, tokens, width]");
+    return features;
+}
+
 }  // namespace flux2

@@ -8,6 +8,7 @@
 #include "text/tokenizer.hpp"
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace flux2 {
@@ -23,5 +24,8 @@ struct PromptFeatures {
 };
 PromptFeatures encode_prompt_features(const Tokenizer& tokenizer, Qwen3& qwen3,
                                       std::string_view prompt, int64_t length);
+
+// Recorded features: a tensor [1, n, width] of a safetensors file -> [width, n]. Throws bad_file.
+HostTensor read_features(const std::filesystem::path& file, const std::string& name);
 
 }  // namespace flux2

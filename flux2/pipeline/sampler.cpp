@@ -43,7 +43,7 @@ HostTensor sample(HostTensor x, const std::vector<float>& sigmas, const Predict&
             x.data[i] += dt * velocity.data[i];
         }
         if (on_step) {
-            on_step(x, step);
+            on_step(x, step, velocity);
         }
     }
     return x;

@@ -18,8 +18,8 @@ std::vector<float> schedule(int64_t n_tokens, int64_t n_steps);
 
 // The velocity of x at a noise level; `step` counts from 0.
 using Predict = std::function<HostTensor(const HostTensor& x, float sigma, size_t step)>;
-// Called with the result of each step.
-using OnStep = std::function<void(const HostTensor& x, size_t step)>;
+// Called with the result of each step and the velocity that led there.
+using OnStep = std::function<void(const HostTensor& x, size_t step, const HostTensor& velocity)>;
 
 // Walks x along the schedule: x += (next - current) * velocity.
 HostTensor sample(HostTensor x, const std::vector<float>& sigmas, const Predict& predict,

@@ -5,96 +5,36 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <utility>
 
 namespace flux2 {
 namespace {
 
-struct Recognised {
-    Component component;
-    Naming naming;
-};
-
-// The names of a file without prefixes, and questions about them.
-class Names {
-  public:
-    explicit Names(const TensorSource& source) {
-        for (const TensorInfo& tensor : source.tensors()) {
-            names_.emplace(strip_prefix(tensor.name), &tensor);
-        }
-    }
-    const TensorInfo* find(std::string_view name) const {
-        const auto found = names_.find(name);
-        return found == names_.end() ? nullptr : found->second;
-    }
-    bool has(std::string_view name) const { return find(name) != nullptr; }
-    const TensorInfo* containing(std::span<const std::string_view> marks) const {
-        for (const auto& [name, tensor] : names_) {
-            for (const std::string_view mark : marks) {
-                if (name.find(mark) != std::string_view::npos) {
-                    return tensor;
-                }
-            }
-        }
-        return nullptr;
-    }
-
-  private:
-    std::map<std::string_view, const TensorInfo*> names_;
-};
-
-constexpr std::array<std::string_view, 6> kAdapterMarks = {"lora_A",  "lora_B",  "lora_down",
-                                                           "lora_up", "lokr_w1", "hada_w1"};
 // Scales of FP8, NVFP4 and other schemes: reading the codes without them gives a wrong model.
 constexpr std::array<std::string_view, 4> kScaleMarks = {".weight_scale", ".scale_weight",
                                                          ".comfy_quant", "scaled_fp8"};
 
-// Things people also have, refused by name.
-void refuse_strangers(const std::string& file, const Names& names) {
-    if (const TensorInfo* adapter = names.containing(kAdapterMarks)) {
-        fail(ErrorKind::unsupported, file, ": is an adapter (", adapter->name,
-             "), not a model; give the model it belongs to");
-    }
-    if (names.has("double_blocks.0.img_mod.lin.weight") || names.has("vector_in.in_layer.weight")) {
-        fail(ErrorKind::unsupported, file,
-             ": is a FLUX.1 transformer; this program runs FLUX.2 models");
-    }
-    if (const TensorInfo* scale = names.containing(kScaleMarks)) {
-        fail(ErrorKind::unsupported, file, ": is quantised with separate scales (", scale->name,
-             "), which this version does not read; use the bf16 checkpoint");
-    }
+RecognisedPart recognise(const TensorSource& source) {
+    const std::string file = source.path().string();
+    const Identity identity = identify(source);
+    check(identity.stranger.empty(), ErrorKind::unsupported, file, ": ", identity.stranger);
+    check(identity.part.has_value(), ErrorKind::bad_file, file,
+          ": is no part of FLUX.2 that this program knows (", source.tensors().size(), " tensors",
+          source.tensors().empty() ? "" : ", the first is " + source.tensors().front().name,
+          "); give a transformer, a Qwen3 text encoder or an autoencoder");
+    return *identity.part;
 }
 
-Recognised recognise(const std::string& file, const TensorSource& source) {
-    const Names names(source);
-    refuse_strangers(file, names);
-    if (names.has("double_stream_modulation_img.lin.weight")) {
-        return {Component::transformer, Naming::original};
+void refuse_scales(const TensorSource& source) {
+    for (const TensorInfo& tensor : source.tensors()) {
+        for (const std::string_view mark : kScaleMarks) {
+            if (tensor.name.find(mark) != std::string::npos) {
+                fail(ErrorKind::unsupported, source.path().string(),
+                     ": is quantised with separate scales (", tensor.name,
+                     "), which this version does not read; use the bf16 checkpoint");
+            }
+        }
     }
-    if (names.has("double_stream_modulation_img.linear.weight")) {
-        return {Component::transformer, Naming::diffusers};
-    }
-    if (names.has("decoder.conv_in.weight")) {
-        check(names.has("bn.running_mean"), ErrorKind::unsupported, file,
-              ": is an autoencoder of another model (no bn.running_mean); FLUX.2 has its own, "
-              "ae.safetensors or flux2-vae.safetensors");
-        return {Component::vae,
-                names.has("decoder.post_quant_conv.weight") ? Naming::original : Naming::diffusers};
-    }
-    if (names.has("model.layers.0.self_attn.q_norm.weight")) {
-        return {Component::text_encoder, Naming::hugging_face};
-    }
-    if (names.has("blk.0.attn_q_norm.weight")) {
-        return {Component::text_encoder, Naming::llama_cpp};
-    }
-    check(!names.has("model.layers.0.self_attn.q_proj.weight") && !names.has("blk.0.attn_q.weight"),
-          ErrorKind::unsupported, file,
-          ": is a language model without query norms, so not Qwen3, which klein models use");
-    fail(ErrorKind::bad_file, file, ": is no part of FLUX.2 that this program knows (",
-         source.tensors().size(), " tensors",
-         source.tensors().empty() ? "" : ", the first is " + source.tensors().front().name,
-         "); give a transformer, a Qwen3 text encoder or an autoencoder");
 }
 
 TensorPlace place(Component component, std::string_view name) {
@@ -121,32 +61,6 @@ std::vector<Piece> cut(const TensorInfo& tensor, bool swap_halves) {
 }
 
 }  // namespace
-
-const char* to_string(Component component) {
-    switch (component) {
-        case Component::transformer:
-            return "transformer";
-        case Component::text_encoder:
-            return "text encoder";
-        case Component::vae:
-            return "autoencoder";
-    }
-    return "?";
-}
-
-const char* to_string(Naming naming) {
-    switch (naming) {
-        case Naming::original:
-            return "original names";
-        case Naming::diffusers:
-            return "diffusers names";
-        case Naming::hugging_face:
-            return "Hugging Face names";
-        case Naming::llama_cpp:
-            return "llama.cpp names";
-    }
-    return "?";
-}
 
 bool ModelTensor::same_type_throughout() const {
     return std::all_of(pieces.begin(), pieces.end(),
@@ -179,9 +93,10 @@ void ModelTensor::read_f32(int64_t first, std::span<float> out) const {
 }
 
 Checkpoint::Checkpoint(TensorSource source) : source_(std::move(source)) {
-    const Recognised found = recognise(file(), source_);
-    component_ = found.component;
-    naming_ = found.naming;
+    const RecognisedPart part = recognise(source_);
+    refuse_scales(source_);
+    component_ = part.component;
+    naming_ = part.naming;
     collect_tensors();
 }
 

@@ -2,6 +2,7 @@
 // fused and reordered where the file has them in another layout.
 #pragma once
 
+#include "store/recognise.hpp"
 #include "store/tensor_source.hpp"
 
 #include <cstdint>
@@ -13,12 +14,6 @@
 #include <vector>
 
 namespace flux2 {
-
-enum class Component { transformer, text_encoder, vae };
-enum class Naming { original, diffusers, hugging_face, llama_cpp };
-
-const char* to_string(Component component);
-const char* to_string(Naming naming);
 
 // A run of rows that lies in one piece in a file.
 struct Piece {
@@ -45,8 +40,10 @@ struct ModelTensor {
 // One component, opened and recognised by its tensor names. Move-only; owns the mapped files.
 class Checkpoint {
   public:
-    // Throws bad_file for anything that is not a part of FLUX.2, with what it is if that is known.
+    // Throws bad_file for anything that is not a part of FLUX.2; unsupported, saying what it is,
+    // when that is known.
     static Checkpoint open(const std::filesystem::path& path);
+    explicit Checkpoint(TensorSource source);
 
     Component component() const { return component_; }
     Naming naming() const { return naming_; }
@@ -60,7 +57,6 @@ class Checkpoint {
     int64_t n_parameters() const;
 
   private:
-    explicit Checkpoint(TensorSource source);
     void collect_tensors();
 
     TensorSource source_;

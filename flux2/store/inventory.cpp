@@ -164,6 +164,10 @@ Qwen3Sizes read_qwen3_sizes(const Checkpoint& checkpoint) {
 }
 
 VaeSizes read_vae_sizes(const Checkpoint& checkpoint) {
+    check(checkpoint.find("encoder.conv_in.weight") != nullptr, ErrorKind::bad_file,
+          checkpoint.file(),
+          ": is a decoder without its encoder (no encoder.conv_in.weight); use the whole "
+          "autoencoder, ae.safetensors or full_encoder_small_decoder.safetensors");
     VaeSizes sizes;
     sizes.latent_channels = positive(checkpoint, "decoder.conv_in.weight",
                                      checkpoint.get("decoder.conv_in.weight").shape.ne[2]);

@@ -57,6 +57,30 @@ bool is_there(const fs::path& path) {
 
 }  // namespace
 
+std::vector<fs::path> checkpoints_in(const fs::path& folder) {
+    std::error_code error;
+    std::set<fs::path> found;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
+        const std::string name = file_name(entry->path());
+        std::error_code ignored;
+        if (name.starts_with('.') || fs::is_directory(entry->path(), ignored)) {
+            continue;
+        }
+        if (const auto shard = parse_shard_name(name)) {
+            // The index stands for all its shards, else the first one does, there or not.
+            const fs::path index = folder / (shard->stem + std::string(kIndexSuffix));
+            found.insert(is_there(index) ? index : folder / shard->file_name(1));
+        } else if (name.ends_with(kIndexSuffix) || name.ends_with(".safetensors") ||
+                   name.ends_with(".gguf")) {
+            found.insert(entry->path());
+        }
+    }
+    check(!error, ErrorKind::bad_file, folder.string(),
+          ": the folder cannot be read: ", error.message());
+    return {found.begin(), found.end()};
+}
+
 TensorSource::TensorSource(fs::path path, FileFormat format)
     : path_(std::move(path)), format_(format) {}
 
@@ -126,24 +150,13 @@ TensorSource TensorSource::open_shards(const fs::path& shard) {
 }
 
 TensorSource TensorSource::open_folder(const fs::path& folder) {
-    std::set<fs::path> candidates;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-        const std::string name = file_name(entry.path());
-        if (const auto shard = parse_shard_name(name)) {
-            // The index stands for all its shards, else the first one does, there or not.
-            const fs::path index = folder / (shard->stem + std::string(kIndexSuffix));
-            candidates.insert(is_there(index) ? index : folder / shard->file_name(1));
-        } else if (name.ends_with(kIndexSuffix) || name.ends_with(".safetensors") ||
-                   name.ends_with(".gguf")) {
-            candidates.insert(entry.path());
-        }
-    }
+    const std::vector<fs::path> candidates = checkpoints_in(folder);
     check(!candidates.empty(), ErrorKind::bad_file, folder.string(),
           ": holds no .safetensors or .gguf file");
     check(candidates.size() == 1, ErrorKind::bad_file, folder.string(), ": holds several models, ",
-          file_name(*candidates.begin()), " and ", file_name(*candidates.rbegin()),
+          file_name(candidates.front()), " and ", file_name(candidates.back()),
           " among them; name the one you mean");
-    return open(*candidates.begin());
+    return open(candidates.front());
 }
 
 const TensorInfo* TensorSource::find(std::string_view name) const {
@@ -167,6 +180,17 @@ void TensorSource::build_index() {
         check(index_.emplace(name, i).second, ErrorKind::bad_file, path_.string(), ": tensor ",
               name, " stands in two shards; the checkpoint is broken");
     }
+}
+
+HostTensor read_tensor(const TensorSource& source, const std::string& name) {
+    const TensorInfo* tensor = source.find(name);
+    check(tensor != nullptr, ErrorKind::bad_file, source.path().string(), ": tensor ", name,
+          " is missing");
+    check(converts_to_f32(tensor->type), ErrorKind::bad_file, source.path().string(), ": tensor ",
+          name, " is of type ", type_name(tensor->type), ", expected numbers");
+    HostTensor values(tensor->shape.ne);
+    to_f32(tensor->type, tensor->bytes, values.data);
+    return values;
 }
 
 }  // namespace flux2

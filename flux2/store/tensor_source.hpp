@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/file.hpp"
+#include "base/host_tensor.hpp"
 #include "store/tensor_directory.hpp"
 
 #include <filesystem>
@@ -14,6 +15,11 @@
 namespace flux2 {
 
 enum class FileFormat { safetensors, gguf };
+
+// The checkpoints that lie in a folder itself, sorted by name; a sharded one stands there once, as
+// its index or its first shard. Hidden files do not count. Throws bad_file for an unreadable
+// folder.
+std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& folder);
 
 // Owns the mapped files; the bytes of its tensors are valid while it lives. Move-only.
 class TensorSource {
@@ -46,5 +52,8 @@ class TensorSource {
     TensorDirectory directory_;
     std::unordered_map<std::string_view, size_t> index_;
 };
+
+// The values of a tensor. Throws bad_file, naming it, when it is missing or holds no numbers.
+HostTensor read_tensor(const TensorSource& source, const std::string& name);
 
 }  // namespace flux2

@@ -213,7 +213,12 @@ bool converts_to_f32(TensorType type) {
 
 bool converts_from_f32(TensorType type) {
     const bool integer = type >= TensorType::i8 && type <= TensorType::f64;
-    return is_ggml(type) && !integer && !ggml_quantize_requires_imatrix(to_ggml(type));
+    if (!is_ggml(type) || integer) {
+        return false;
+    }
+    // ggml makes these two of the right-hand sides of its multiplies only.
+    const ggml_type own = to_ggml(type);
+    return own != GGML_TYPE_Q8_1 && own != GGML_TYPE_Q8_K && !ggml_quantize_requires_imatrix(own);
 }
 
 TensorType parse_matrix_type(const std::string& name) {

@@ -19,6 +19,7 @@ struct EncodedPrompt {
     std::vector<int32_t> ids;  // `length` of them
     int64_t n_real = 0;        // ids before the padding
     int64_t n_cut = 0;         // ids that did not fit; the end of the prompt is lost when over 0
+    std::string cut_text;      // what they spell of the prompt
 };
 
 // Puts the prompt into klein's template, cuts on the right, pads on the right. Callers report n_cut

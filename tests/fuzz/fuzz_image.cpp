@@ -1,15 +1,51 @@
-// Feeds arbitrary bytes to decode_image: an Error is a fine answer, anything else is a finding.
+// Feeds arbitrary bytes to the readers of pictures, their texts and EXIF data: an Error is a fine
+// answer, anything else is a finding.
 #include <flux2/error.hpp>
+#include "image/exif.hpp"
 #include "image/image_file.hpp"
+#include "image/png_chunk.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using flux2::append_png_chunk;
+
+template <typename Function>
+void allow_errors(const Function& function) {
+    try {
+        function();
+    } catch (const flux2::Error&) {
+    }
+}
+
+// The smallest PNG around a chunk with this content. Its checksum is right, as a guess never is.
+std::vector<std::byte> png_around(std::string_view type, std::string_view content) {
+    constexpr std::string_view kSignature = "\x89PNG\r\n\x1a\n";
+    constexpr std::string_view kOneGreyPixel("\0\0\0\1\0\0\0\1\x08\0\0\0\0", 13);
+    const auto signature = std::as_bytes(std::span(kSignature));
+    std::vector<std::byte> file(signature.begin(), signature.end());
+    append_png_chunk(file, "IHDR", kOneGreyPixel);
+    append_png_chunk(file, type, content);
+    append_png_chunk(file, "IEND", {});
+    return file;
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    try {
-        flux2::decode_image(std::as_bytes(std::span(data, size)), "fuzz");
-    } catch (const flux2::Error&) {
+    const auto bytes = std::as_bytes(std::span(data, size));
+    allow_errors([&] { flux2::decode_image(bytes, "fuzz", flux2::Alpha::white); });
+    allow_errors([&] { flux2::decode_texts(bytes, "fuzz"); });
+    flux2::exif_orientation(bytes);
+    flux2::exif_orientation(flux2::jpeg_exif(bytes));
+    const std::string_view content(reinterpret_cast<const char*>(data), size);
+    for (const std::string_view type : {"tEXt", "zTXt", "iTXt"}) {
+        allow_errors([&] { flux2::decode_texts(png_around(type, content), "fuzz"); });
     }
     return 0;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 namespace flux2 {
@@ -14,15 +15,32 @@ struct Image {
     std::vector<uint8_t> rgb;
 };
 
-// Reads a PNG or a JPEG, whatever its name ends in. Grey and palette become RGB, alpha is dropped
-// (not blended), of 16 bits the upper 8 are kept; colour profiles and EXIF rotation are not
-// applied. Throws bad_file for a missing, broken or truncated file, one of another format, and a
-// picture with a side over 16384 pixels; sizes are checked before anything is decoded.
-Image load_image(const std::filesystem::path& path);
+// What becomes of transparency.
+enum class Alpha {
+    drop,   // the colour below it shows, as in the reference implementation; logs a warning
+    white,  // blended over white
+};
+
+// Reads a PNG or a JPEG, whatever its name ends in. Grey and palette become RGB, 16 bits 8; the
+// orientation in EXIF data is applied, colour profiles are not. Throws bad_file for a missing,
+// broken or truncated file, one of another format, and a picture with a side over 16384 pixels;
+// sizes are checked before anything is decoded.
+Image load_image(const std::filesystem::path& path, Alpha alpha = Alpha::drop);
+
+// A piece of text inside a PNG, such as the settings it was made with.
+struct ImageText {
+    std::string key;   // 1 to 79 Latin letters, digits, spaces
+    std::string text;  // UTF-8
+};
 
 // Writes a PNG, a JPEG (quality 95, colour at full resolution) or a BMP, as the name ends in .png,
-// .jpg, .jpeg or .bmp. The file appears whole or not at all. Throws bad_argument for another ending
-// or an image whose sizes do not fit its bytes, bad_file or out_of_disk when it cannot be written.
-void save_image(const std::filesystem::path& path, const Image& image);
+// .jpg, .jpeg or .bmp; only a PNG takes texts along. The file appears whole or not at all. Throws
+// bad_argument for another ending or an image whose sizes do not fit its bytes, bad_file or
+// out_of_disk when it cannot be written.
+void save_image(const std::filesystem::path& path, const Image& image,
+                const std::vector<ImageText>& texts = {});
+
+// The texts of a PNG (tEXt, zTXt and iTXt); none for a JPEG. Throws bad_file as load_image does.
+std::vector<ImageText> read_image_texts(const std::filesystem::path& path);
 
 }  // namespace flux2

@@ -1,4 +1,4 @@
-// SHA-256 of the source of a conversion, by OpenSSL.
+// SHA-256 of model files, by OpenSSL. A library of its own, so that flux2 itself does not need it.
 #pragma once
 
 #include "base/file.hpp"
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace flux2::convert {
+namespace flux2 {
 
 // In lower-case hexadecimal. Throws cancelled when the flag is raised.
 std::string sha256(std::span<const std::byte> bytes, const std::atomic<bool>& cancel);
@@ -18,4 +18,4 @@ std::string sha256(std::span<const std::byte> bytes, const std::atomic<bool>& ca
 // sha256sum prints for them: a line "HASH  NAME" each, in the order given.
 std::string sha256(const std::vector<MappedFile>& files, const std::atomic<bool>& cancel);
 
-}  // namespace flux2::convert
+}  // namespace flux2

@@ -1,4 +1,4 @@
-#include "variant.hpp"
+#include "store/variant.hpp"
 
 #include "base/check.hpp"
 #include "store/json_file.hpp"
@@ -11,13 +11,22 @@
 #include <sstream>
 #include <utility>
 
-namespace flux2::convert {
+namespace flux2 {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr std::array kVariantNames = {std::pair{Variant::klein, "klein"},
                                       std::pair{Variant::base, "base"},
                                       std::pair{Variant::kv, "kv"}, std::pair{Variant::dev, "dev"}};
+
+std::optional<Variant> find_variant(const std::string& name) {
+    for (const auto& [variant, known] : kVariantNames) {
+        if (name == known) {
+            return variant;
+        }
+    }
+    return std::nullopt;
+}
 
 // The model_index.json of the diffusers folder the file lies in, directly or one level down.
 std::optional<VariantChoice> from_model_index(const fs::path& path) {
@@ -87,12 +96,10 @@ const char* to_string(Variant variant) {
 }
 
 Variant parse_variant(const std::string& name) {
-    for (const auto& [variant, known] : kVariantNames) {
-        if (name == known) {
-            return variant;
-        }
-    }
-    fail(ErrorKind::bad_argument, "unknown variant '", name, "'; choose klein, base, kv or dev");
+    const auto variant = find_variant(name);
+    check(variant.has_value(), ErrorKind::bad_argument, "unknown variant '", name,
+          "'; choose klein, base, kv or dev");
+    return *variant;
 }
 
 bool contains_word(const std::string& name, const std::string& word) {
@@ -124,7 +131,11 @@ VariantChoice decide_variant(const Checkpoint& checkpoint, const TransformerSize
         return {Variant::dev, "the transformer has a guidance input"};
     }
     if (const auto key = checkpoint.source().metadata().get_string("flux2.variant")) {
-        return {parse_variant(*key), "the file's key flux2.variant"};
+        const auto variant = find_variant(*key);
+        check(variant.has_value(), ErrorKind::bad_file, checkpoint.file(),
+              ": its key flux2.variant is '", *key,
+              "', where klein, base, kv or dev is expected; convert it again");
+        return {*variant, "the file's key flux2.variant"};
     }
     const fs::path& path = checkpoint.source().path();
     if (auto choice = from_model_index(path)) {
@@ -148,6 +159,22 @@ SamplingDefaults sampling_defaults(Variant variant) {
     fail(ErrorKind::internal, "unknown variant");
 }
 
+SamplingDefaults sampling_defaults(const Checkpoint& checkpoint, Variant variant) {
+    const Metadata& keys = checkpoint.source().metadata();
+    SamplingDefaults defaults = sampling_defaults(variant);
+    if (keys.get_string("flux2.variant").value_or(to_string(variant)) != to_string(variant)) {
+        return defaults;
+    }
+    const int64_t steps = keys.get_int("flux2.default_steps").value_or(defaults.steps);
+    const double guidance = keys.get_float("flux2.default_guidance").value_or(defaults.guidance);
+    check(steps >= 1 && steps <= 1000 && guidance >= 0 && guidance <= 100, ErrorKind::bad_file,
+          checkpoint.file(), ": says its defaults are ", steps, " steps and guidance ", guidance,
+          ", which make no sense; convert it again");
+    defaults.steps = static_cast<int>(steps);
+    defaults.guidance = static_cast<float>(guidance);
+    return defaults;
+}
+
 std::string display_name(Variant variant, const TransformerSizes& sizes) {
     switch (variant) {
         case Variant::klein:
@@ -162,4 +189,15 @@ std::string display_name(Variant variant, const TransformerSizes& sizes) {
     fail(ErrorKind::internal, "unknown variant");
 }
 
-}  // namespace flux2::convert
+std::string display_name(const Qwen3Sizes& sizes) {
+    switch (sizes.hidden) {
+        case 2560:
+            return "Qwen3 4B";
+        case 4096:
+            return "Qwen3 8B";
+        default:
+            return "Qwen3, hidden size " + std::to_string(sizes.hidden);
+    }
+}
+
+}  // namespace flux2

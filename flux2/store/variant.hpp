@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace flux2::convert {
+namespace flux2 {
 
 enum class Variant { klein, base, kv, dev };
 
@@ -23,7 +23,7 @@ struct VariantChoice {
 
 // In this order: the user's option, the file's own key, model_index.json, the names of file and
 // folder, else distilled. dev shows in its tensors. Throws bad_argument for an option that the
-// tensors contradict.
+// tensors contradict, bad_file for a key that names no variant.
 VariantChoice decide_variant(const Checkpoint& checkpoint, const TransformerSizes& sizes,
                              std::optional<Variant> option);
 
@@ -36,8 +36,13 @@ struct SamplingDefaults {
     float guidance;
 };
 SamplingDefaults sampling_defaults(Variant variant);
+// The same with the steps and the guidance that the file itself names, unless they are those of
+// another variant.
+SamplingDefaults sampling_defaults(const Checkpoint& checkpoint, Variant variant);
 
 // "FLUX.2 klein base 4B"
 std::string display_name(Variant variant, const TransformerSizes& sizes);
+// "Qwen3 4B"
+std::string display_name(const Qwen3Sizes& sizes);
 
-}  // namespace flux2::convert
+}  // namespace flux2

@@ -1,4 +1,4 @@
-#include "sha256.hpp"
+#include "store/sha256.hpp"
 
 #include "base/check.hpp"
 
@@ -8,7 +8,7 @@
 #include <array>
 #include <memory>
 
-namespace flux2::convert {
+namespace flux2 {
 
 std::string sha256(std::span<const std::byte> bytes, const std::atomic<bool>& cancel) {
     constexpr size_t kStep = 8 << 20;
@@ -45,4 +45,4 @@ std::string sha256(const std::vector<MappedFile>& files, const std::atomic<bool>
     return sha256(std::as_bytes(std::span(lines)), cancel);
 }
 
-}  // namespace flux2::convert
+}  // namespace flux2

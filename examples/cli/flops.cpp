@@ -1,0 +1,64 @@
+#include "flops.hpp"
+
+namespace flux2::cli {
+namespace {
+
+// w [k, m, ...], x [k, n, ...] -> [m, n, ...]
+MatMul of_mul_mat(const ggml_tensor* y) {
+    return {.type = y->src[0]->type,
+            .k = y->src[0]->ne[0],
+            .m = y->ne[0],
+            .n = y->ne[1],
+            .n_batch = y->ne[2] * y->ne[3]};
+}
+
+// kernel [kw, kh, in, out] -> [w, h, out, pictures]
+MatMul of_conv_2d(const ggml_tensor* y) {
+    const ggml_tensor* kernel = y->src[0];
+    return {.type = kernel->type,
+            .k = kernel->ne[0] * kernel->ne[1] * kernel->ne[2],
+            .m = kernel->ne[3],
+            .n = y->ne[0] * y->ne[1] * y->ne[3]};
+}
+
+// q [head_dim, n_q, n_head, batch], k [head_dim, n_kv, ...], v [width, n_kv, ...]: scores, then
+// sums of values.
+double attention_flops(const ggml_tensor* y) {
+    const ggml_tensor* q = y->src[0];
+    const ggml_tensor* v = y->src[2];
+    const auto n_scores = static_cast<double>(q->ne[1] * v->ne[1] * q->ne[2] * q->ne[3]);
+    return 2 * n_scores * static_cast<double>(q->ne[0] + v->ne[0]);
+}
+
+}  // namespace
+
+double MatMul::flops() const {
+    return 2 * static_cast<double>(k) * static_cast<double>(m) * static_cast<double>(n) *
+           static_cast<double>(n_batch);
+}
+
+Work work_of(const std::vector<const ggml_tensor*>& nodes) {
+    Work work;
+    const auto add = [&](const MatMul& mat_mul) {
+        work.flops += mat_mul.flops();
+        ++work.mat_muls[mat_mul];
+    };
+    for (const ggml_tensor* node : nodes) {
+        switch (node->op) {
+            case GGML_OP_MUL_MAT:  // convolutions by way of im2col end in one
+                add(of_mul_mat(node));
+                break;
+            case GGML_OP_CONV_2D:
+                add(of_conv_2d(node));
+                break;
+            case GGML_OP_FLASH_ATTN_EXT:
+                work.flops += attention_flops(node);
+                break;
+            default:
+                break;
+        }
+    }
+    return work;
+}
+
+}  // namespace flux2::cli

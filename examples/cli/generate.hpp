@@ -1,0 +1,47 @@
+// flux2 without a subcommand: makes pictures; and flux2 redo, which makes one again.
+#pragma once
+
+#include <flux2/flux2.hpp>
+#include "display.hpp"
+#include "model_hash.hpp"
+#include "options.hpp"
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace flux2::cli {
+
+// Raised by Ctrl-C.
+extern std::atomic<bool> cancel_requested;
+
+// A loaded model and how its pictures are told and written.
+class Studio {
+  public:
+    // Checks the output names and opens the model.
+    Studio(const GenerateOptions& options, Display& display);
+
+    // Makes and writes the pictures of these prompts. Returns the files.
+    std::vector<std::filesystem::path> draw(const GenerateOptions& options,
+                                            const std::vector<std::string>& prompts);
+    Pipeline& pipeline() { return pipeline_; }
+
+  private:
+    std::filesystem::path draw_one(const GenerateOptions& options, const Request& request,
+                                   int number, int n_pictures);
+
+    Display& display_;
+    ModelFiles files_;
+    Pipeline pipeline_;
+    ModelHashes hashes_;
+};
+
+// The request that the options make, pictures loaded. Throws bad_file for pictures.
+Request make_request(const GenerateOptions& options);
+
+// Arguments as main gets them; `argv[0]` is the program or the subcommand.
+int generate(int argc, char** argv);
+int redo(int argc, char** argv);
+
+}  // namespace flux2::cli

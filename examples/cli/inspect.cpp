@@ -1,0 +1,213 @@
+#include "inspect.hpp"
+
+#include <flux2/flux2.hpp>
+
+#include <cxxopts.hpp>
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <fstream>
+#include <iomanip>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace flux2::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What was learned about the arguments, in their order.
+struct Findings {
+    std::vector<FileInfo> files;
+    nlohmann::json listed = nlohmann::json::array();  // the files as JSON, unreadable ones too
+    int exit_code = 0;
+};
+
+bool is_picture(const fs::path& path) {
+    std::array<char, 4> start = {};
+    std::ifstream(path, std::ios::binary).read(start.data(), start.size());
+    const std::string_view text(start.data(), start.size());
+    return text == "\x89PNG" || text.starts_with("\xff\xd8\xff");
+}
+
+// What a picture says it was made with.
+void add_picture(Findings& findings, const fs::path& path, bool as_json) {
+    const Image image = load_image(path);
+    nlohmann::json picture = {{"path", path.string()},
+                              {"part", "picture"},
+                              {"width", image.width},
+                              {"height", image.height},
+                              {"texts", nlohmann::json::object()}};
+    const std::vector<ImageText> texts = read_image_texts(path);
+    if (!as_json) {
+        std::cout << path.string() << "\n  picture: " << image.width << "x" << image.height
+                  << (texts.empty() ? ", nothing is stored in it about how it was made" : "")
+                  << "\n";
+    }
+    for (const ImageText& text : texts) {
+        picture["texts"][text.key] = text.text;
+        if (!as_json) {
+            std::cout << "  " << text.key << ": " << text.text << "\n";
+        }
+    }
+    findings.listed.push_back(picture);
+}
+
+// "3.88 billion", "1.2 million"
+std::string rounded(double n) {
+    const bool billions = n >= 1e9;
+    std::ostringstream text;
+    text << std::setprecision(3) << n / (billions ? 1e9 : 1e6)
+         << (billions ? " billion" : " million");
+    return text.str();
+}
+
+void print_file(const FileInfo& file) {
+    std::cout << file.path.string() << "\n  " << file.part << ": " << file.name;
+    if (!file.variant.empty()) {
+        std::cout << ", variant " << file.variant << " (" << file.variant_reason << ")";
+    }
+    std::cout << "\n  " << file.format << ", " << file.naming << " names, " << file.types << "\n  "
+              << rounded(static_cast<double>(file.n_parameters)) << " parameters, "
+              << (file.size_bytes + 500'000) / 1'000'000 << " MB\n";
+    if (file.part == "transformer") {
+        std::cout << "  takes text features " << file.text_width << " wide, works on "
+                  << file.latent_channels << " latent channels\n  by default " << file.default_steps
+                  << " steps, guidance " << file.default_guidance << "\n";
+    } else if (file.part == "text encoder") {
+        std::cout << "  gives text features " << file.text_width << " wide\n";
+    } else {
+        std::cout << "  makes " << file.latent_channels << " latent channels\n";
+    }
+}
+
+nlohmann::json to_json(const FileInfo& file) {
+    nlohmann::json json = {{"path", file.path.string()},
+                           {"part", file.part},
+                           {"name", file.name},
+                           {"format", file.format},
+                           {"naming", file.naming},
+                           {"types", file.types},
+                           {"parameters", file.n_parameters},
+                           {"size_bytes", file.size_bytes}};
+    if (file.text_width > 0) {
+        json["text_width"] = file.text_width;
+    }
+    if (file.latent_channels > 0) {
+        json["latent_channels"] = file.latent_channels;
+    }
+    if (file.part == "transformer") {
+        json["variant"] = file.variant;
+        json["variant_reason"] = file.variant_reason;
+        json["default_steps"] = file.default_steps;
+        json["default_guidance"] = file.default_guidance;
+    }
+    return json;
+}
+
+void add_file(Findings& findings, const fs::path& path, bool as_json) {
+    const FileInfo file = inspect_file(path);
+    findings.files.push_back(file);
+    findings.listed.push_back(to_json(file));
+    if (!as_json) {
+        print_file(file);
+    }
+}
+
+void add_folder(Findings& findings, const fs::path& folder, bool as_json) {
+    const FoundModel found = find_model(folder);
+    if (!as_json) {
+        std::cout << folder.string() << ": " << found.choice << "\n";
+    }
+    for (const fs::path& path :
+         {found.files.transformer, found.files.text_encoder, found.files.vae}) {
+        if (!path.empty()) {
+            add_file(findings, path, as_json);
+        }
+    }
+}
+
+// A file that cannot be read is reported, and the others still have their turn.
+void add_argument(Findings& findings, const fs::path& path, bool as_json) {
+    try {
+        std::error_code ignored;
+        if (fs::is_directory(path, ignored)) {
+            add_folder(findings, path, as_json);
+        } else if (is_picture(path)) {
+            add_picture(findings, path, as_json);
+        } else {
+            add_file(findings, path, as_json);
+        }
+    } catch (const Error& error) {
+        if (error.kind() != ErrorKind::bad_file && error.kind() != ErrorKind::unsupported) {
+            throw;
+        }
+        findings.exit_code = exit_code(error.kind());
+        findings.listed.push_back({{"path", path.string()}, {"error", error.what()}});
+        std::cout.flush();
+        std::cerr << "flux2: " << error.what() << std::endl;
+    }
+}
+
+// Which pairs work together, for every transformer; returns the reasons of those that do not.
+nlohmann::json compare(const std::vector<FileInfo>& files, bool as_json) {
+    nlohmann::json misfits = nlohmann::json::array();
+    for (const FileInfo& transformer : files) {
+        for (const FileInfo& other : files) {
+            if (transformer.part != "transformer" || other.part == "transformer") {
+                continue;
+            }
+            const auto reason = misfit(transformer, other);
+            if (reason) {
+                misfits.push_back({{"files", {transformer.path.string(), other.path.string()}},
+                                   {"reason", *reason}});
+            }
+            if (!as_json) {
+                std::cout << (reason ? "misfit: " + *reason
+                                     : "fits: " + transformer.path.string() + " and " +
+                                           other.path.string())
+                          << "\n";
+            }
+        }
+    }
+    return misfits;
+}
+
+}  // namespace
+
+int info(int argc, char** argv) {
+    cxxopts::Options options(
+        "flux2 info", "Says what model files and pictures are, and which files work together.\n");
+    options.add_options()                                   //
+        ("json", "print one JSON object instead of lines")  //
+        ("files", "model files, folders to choose from, pictures",
+         cxxopts::value<std::vector<std::string>>())  //
+        ("h,help", "print this help");
+    options.parse_positional("files");
+    options.positional_help("FILE...");
+    const auto args = options.parse(argc, argv);
+    if (args.count("help") > 0) {
+        std::cout << options.help();
+        return 0;
+    }
+    if (args.count("files") == 0) {
+        throw Error(ErrorKind::bad_argument, "nothing to look at; give model files or a folder");
+    }
+    const bool as_json = args.count("json") > 0;
+    Findings findings;
+    for (const std::string& path : args["files"].as<std::vector<std::string>>()) {
+        add_argument(findings, path, as_json);
+    }
+    const nlohmann::json misfits = compare(findings.files, as_json);
+    if (as_json) {
+        const nlohmann::json all = {{"files", findings.listed}, {"misfits", misfits}};
+        // A file name need not be UTF-8.
+        std::cout << all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    }
+    std::cout.flush();
+    return findings.exit_code;
+}
+
+}  // namespace flux2::cli

@@ -1,0 +1,97 @@
+#include "model_hash.hpp"
+
+#include "base/check.hpp"
+#include "base/file.hpp"
+#include "store/sha256.hpp"
+#include "store/tensor_source.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <mutex>
+
+namespace flux2::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxMemoryBytes = 1 << 20;
+
+// Path, size and time of change: whether a file is still the same.
+std::string identity(const TensorSource& source) {
+    std::string text;
+    for (const MappedFile& file : source.files()) {
+        std::error_code ignored;
+        text +=
+            concat(fs::absolute(file.path()).lexically_normal().string(), " ", file.bytes().size(),
+                   " ", fs::last_write_time(file.path(), ignored).time_since_epoch().count(), "\n");
+    }
+    return text;
+}
+
+nlohmann::json read_memory(const fs::path& file) {
+    std::error_code ignored;
+    if (file.empty() || !fs::exists(file, ignored)) {
+        return nlohmann::json::object();
+    }
+    const nlohmann::json memory =
+        nlohmann::json::parse(read_text_file(file, kMaxMemoryBytes), nullptr, false);
+    return memory.is_object() ? memory : nlohmann::json::object();
+}
+
+void remember(const fs::path& file, const std::string& identity, const std::string& hash) {
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    nlohmann::json memory = read_memory(file);
+    memory[identity] = hash;
+    const std::string text = memory.dump(1);
+    fs::create_directories(file.parent_path());
+    AtomicFile out(file);
+    out.write_at(0, std::as_bytes(std::span(text)));
+    out.commit();
+}
+
+std::string hash_of(const fs::path& path, const fs::path& memory, const std::atomic<bool>& stop) {
+    const TensorSource source = TensorSource::open(path);
+    const std::string key = identity(source);
+    const nlohmann::json known = read_memory(memory);
+    if (known.contains(key) && known[key].is_string()) {
+        return known[key].get<std::string>();
+    }
+    const std::string hash = sha256(source.files(), stop);
+    if (!memory.empty()) {
+        try {
+            remember(memory, key, hash);
+        } catch (const std::exception&) {
+            return hash;  // a cache that cannot be written is no reason to lose a picture
+        }
+    }
+    return hash;
+}
+
+}  // namespace
+
+ModelHashes::ModelHashes(const ModelFiles& files, fs::path cache_folder)
+    : memory_(cache_folder.empty() ? fs::path() : cache_folder / "hashes.json") {
+    for (const fs::path& path : {files.transformer, files.text_encoder, files.vae}) {
+        if (!path.empty()) {
+            entries_.push_back({path, std::async(std::launch::async, [this, path] {
+                                          return hash_of(path, memory_, stop_);
+                                      }).share()});
+        }
+    }
+}
+
+ModelHashes::~ModelHashes() {
+    stop_ = true;
+}
+
+std::string ModelHashes::get(const fs::path& path) {
+    for (const Entry& entry : entries_) {
+        if (entry.path == path) {
+            return entry.hash.get();
+        }
+    }
+    return "";
+}
+
+}  // namespace flux2::cli

@@ -1,0 +1,36 @@
+// SHA-256 of model files, computed beside the work and remembered for files that did not change.
+#pragma once
+
+#include <flux2/flux2.hpp>
+
+#include <atomic>
+#include <filesystem>
+#include <future>
+#include <string>
+#include <vector>
+
+namespace flux2::cli {
+
+class ModelHashes {
+  public:
+    // Starts hashing what is not remembered in `cache_folder` (empty: nothing is remembered).
+    ModelHashes(const ModelFiles& files, std::filesystem::path cache_folder);
+    ~ModelHashes();  // stops what still runs
+    ModelHashes(const ModelHashes&) = delete;
+    ModelHashes& operator=(const ModelHashes&) = delete;
+
+    // The hash of one of the files; waits for it. Empty for an empty path.
+    std::string get(const std::filesystem::path& path);
+
+  private:
+    struct Entry {
+        std::filesystem::path path;
+        std::shared_future<std::string> hash;
+    };
+
+    std::filesystem::path memory_;  // the file of remembered hashes
+    std::atomic<bool> stop_ = false;
+    std::vector<Entry> entries_;
+};
+
+}  // namespace flux2::cli

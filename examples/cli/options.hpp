@@ -1,0 +1,65 @@
+// What the command line asks for: the tables of options, and their values as structs.
+#pragma once
+
+#include <flux2/flux2.hpp>
+
+#include <cxxopts.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace flux2::cli {
+
+// Which model, where and how.
+struct ModelOptions {
+    std::filesystem::path folder;  // -m; what is named below it replaces what is found there
+    ModelFiles files;
+    LoadOptions load;
+};
+
+enum class OutputStyle { text, quiet, json };
+
+// Everything about a run that makes pictures.
+struct GenerateOptions {
+    ModelOptions model;
+    std::optional<std::string> prompt;  // unset: an interactive session
+    std::filesystem::path prompt_file;
+    Request request;  // without prompt and pictures
+    std::vector<std::filesystem::path> references;
+    std::filesystem::path init;
+    float strength = 0.75f;
+    Alpha alpha = Alpha::drop;
+    int batch_count = 1;
+    std::string output = "output.png";
+    std::filesystem::path preview;
+    OutputStyle style = OutputStyle::text;
+    bool verbose = false;
+};
+
+// The tables. Each prints well on its own in --help.
+void add_model_options(cxxopts::Options& options);
+void add_generate_options(cxxopts::Options& options);
+
+// Values that are given replace those already there; the others stay. Throw bad_argument.
+void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model);
+void read_generate_options(const cxxopts::ParseResult& args, GenerateOptions& options);
+
+// Refuses words that no option took: a forgotten quote around the prompt, mostly.
+void check_no_leftovers(const cxxopts::ParseResult& args);
+
+// "4G", "3500M", "1.5G", "800000000": powers of 1000. Throws bad_argument.
+uint64_t parse_bytes(const std::string& text);
+// "1,0.9,0.7,0"
+std::vector<float> parse_floats(const std::string& text);
+
+// The files to use: those found in the folder, replaced by those that are named. The choice is
+// told in one line on stderr unless quiet.
+ModelFiles choose_files(const ModelOptions& model, bool quiet);
+
+// Where programs keep what they can make again; empty when the system names no such place.
+std::filesystem::path default_cache_folder();
+
+}  // namespace flux2::cli

@@ -1,0 +1,86 @@
+#include "image/codec.hpp"
+
+#include "base/check.hpp"
+
+// The implementation is local to this file: programs may bring their own stb.
+#define STB_IMAGE_IMPLEMENTATION
+#define STB_IMAGE_STATIC
+#define STBI_ONLY_JPEG
+#define STBI_ONLY_PNG
+#define STBI_NO_STDIO
+#define STBI_NO_LINEAR
+#define STB_IMAGE_WRITE_IMPLEMENTATION
+#define STB_IMAGE_WRITE_STATIC
+#define STBI_WRITE_NO_STDIO
+#include <stb_image.h>
+#include <stb_image_write.h>
+
+#include <climits>
+
+namespace flux2 {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+constexpr int kJpegQuality = 95;  // as the reference saves; stb halves the colour only up to 90
+constexpr size_t kMaxInflation = 1032;  // bytes that deflate can make of one
+
+void append(void* context, void* data, int size) {
+    auto& out = *static_cast<std::vector<std::byte>*>(context);
+    const auto* first = static_cast<const std::byte*>(data);
+    out.insert(out.end(), first, first + size);
+}
+
+}  // namespace
+
+Pixels decode_pixels(Bytes bytes, const std::string& file) {
+    check(bytes.size() <= INT_MAX, ErrorKind::bad_file, file, ": is ", bytes.size(),
+          " bytes long, at most ", INT_MAX, " are read");
+    const auto* data = reinterpret_cast<const stbi_uc*>(bytes.data());
+    int width = 0;
+    int height = 0;
+    int n_channels = 0;
+    stbi_uc* values = stbi_load_from_memory(data, static_cast<int>(bytes.size()), &width, &height,
+                                            &n_channels, 0);
+    check(values != nullptr, ErrorKind::bad_file, file,
+          ": the picture is broken: ", stbi_failure_reason());
+    return {width, height, n_channels, {values, stbi_image_free}};
+}
+
+std::vector<std::byte> encode_pixels(ImageFormat format, const Image& image,
+                                     const std::string& file) {
+    const int width = image.width;
+    const int height = image.height;
+    const uint8_t* rgb = image.rgb.data();
+    std::vector<std::byte> out;
+    int ok = 0;
+    switch (format) {
+        case ImageFormat::png:
+            ok = stbi_write_png_to_func(append, &out, width, height, 3, rgb, 3 * width);
+            break;
+        case ImageFormat::jpeg:
+            ok = stbi_write_jpg_to_func(append, &out, width, height, 3, rgb, kJpegQuality);
+            break;
+        case ImageFormat::bmp:
+            ok = stbi_write_bmp_to_func(append, &out, width, height, 3, rgb);
+            break;
+    }
+    check(ok != 0, ErrorKind::out_of_memory, file, ": no memory to encode ", width, " x ", height,
+          " pixels");
+    return out;
+}
+
+std::optional<std::string> inflate(Bytes bytes, size_t max_size) {
+    const bool may_be_full = bytes.size() >= max_size / kMaxInflation;
+    std::string out(may_be_full ? max_size : bytes.size() * kMaxInflation, '\0');
+    const int size = stbi_zlib_decode_buffer(out.data(), static_cast<int>(out.size()),
+                                             reinterpret_cast<const char*>(bytes.data()),
+                                             static_cast<int>(bytes.size()));
+    if (size < 0) {
+        return std::nullopt;
+    }
+    out.resize(static_cast<size_t>(size));
+    return out;
+}
+
+}  // namespace flux2

@@ -1,0 +1,40 @@
+// The only door to stb: compressed bytes to pixels and back.
+#pragma once
+
+#include <flux2/image.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace flux2 {
+
+enum class ImageFormat { png, jpeg, bmp };
+
+// What a file holds: grey, grey and alpha, RGB, or RGB and alpha. Palettes are resolved; a palette
+// or a key colour with transparency gives alpha. Of 16 bits the upper 8 are kept, grey included,
+// where Pillow's convert("RGB") cuts everything above 255 to white: people mean the picture.
+struct Pixels {
+    int width = 0;
+    int height = 0;
+    int n_channels = 0;  // 1 to 4
+    std::unique_ptr<uint8_t, void (*)(void*)> values;
+};
+
+// Of a PNG or JPEG that has passed its check in format_check.hpp. Throws bad_file when it is
+// broken; `file` names it.
+Pixels decode_pixels(std::span<const std::byte> bytes, const std::string& file);
+
+// A whole file. Throws out_of_memory.
+std::vector<std::byte> encode_pixels(ImageFormat format, const Image& image,
+                                     const std::string& file);
+
+// What zlib data hold; none when they are broken or hold more than max_size bytes. Both sizes are
+// at most INT_MAX. The checksum at the end of the data is not compared.
+std::optional<std::string> inflate(std::span<const std::byte> bytes, size_t max_size);
+
+}  // namespace flux2

@@ -1,0 +1,192 @@
+// Compressed texts are inflated by stb, as pixels are, into a buffer that does not grow.
+#include "image/png_text.hpp"
+
+#include "base/check.hpp"
+#include "image/codec.hpp"
+#include "image/png_chunk.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace flux2 {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+constexpr size_t kMaxKey = 79;
+constexpr size_t kHeaderEnd = 8 + kPngChunkOverhead + 13;  // signature, IHDR
+
+std::string utf8_from_latin1(std::string_view text) {
+    std::string result;
+    for (const char c : text) {
+        const auto code = static_cast<unsigned char>(c);
+        if (code < 0x80) {
+            result += c;
+        } else {
+            result += static_cast<char>(0xc0 | code >> 6);
+            result += static_cast<char>(0x80 | (code & 0x3f));
+        }
+    }
+    return result;
+}
+
+// How many bytes the character at the beginning has; 0 when it is not UTF-8 (RFC 3629).
+size_t utf8_length(std::string_view text) {
+    const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+    const unsigned first = byte(0);
+    if (first < 0x80) {
+        return 1;
+    }
+    const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    if (first < 0xc2 || first > 0xf4 || text.size() < length) {
+        return 0;
+    }
+    uint32_t code = first & (0x7f >> length);
+    for (size_t i = 1; i < length; i++) {
+        if (byte(i) >> 6 != 2) {
+            return 0;
+        }
+        code = code << 6 | (byte(i) & 0x3fu);
+    }
+    const bool too_long = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+    const bool surrogate = code >= 0xd800 && code <= 0xdfff;
+    return too_long || surrogate || code > 0x10ffff ? 0 : length;
+}
+
+bool is_utf8(std::string_view text) {
+    while (!text.empty()) {
+        const size_t length = utf8_length(text);
+        if (length == 0) {
+            return false;
+        }
+        text.remove_prefix(length);
+    }
+    return true;
+}
+
+bool is_ascii(std::string_view text) {
+    return std::all_of(text.begin(), text.end(),
+                       [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+class TextReader {
+  public:
+    explicit TextReader(const std::string& file) : file_(file) {}
+
+    void read(const PngChunk& chunk) {
+        if (chunk.type != "tEXt" && chunk.type != "zTXt" && chunk.type != "iTXt") {
+            return;
+        }
+        spend(kPngChunkOverhead + chunk.data.size());
+        require(chunk.intact(), "its checksum is wrong");
+        std::string_view rest(reinterpret_cast<const char*>(chunk.data.data()), chunk.data.size());
+        const std::string_view key = take_until_zero(rest);
+        require(!key.empty() && key.size() <= kMaxKey, "its key does not have 1 to 79 letters");
+        std::string text = chunk.type == "tEXt"   ? utf8_from_latin1(rest)
+                           : chunk.type == "zTXt" ? read_compressed(rest)
+                                                  : read_international(rest);
+        texts_.push_back({utf8_from_latin1(key), std::move(text)});
+    }
+
+    std::vector<ImageText> take() { return std::move(texts_); }
+
+  private:
+    // Behind the key: the method, the text.
+    std::string read_compressed(std::string_view rest) {
+        const char method = take_byte(rest);
+        return utf8_from_latin1(inflated(method, rest));
+    }
+
+    // Behind the key: whether it is compressed, the method, the language, the key in that language,
+    // the text.
+    std::string read_international(std::string_view rest) {
+        const char compressed = take_byte(rest);
+        require(compressed == 0 || compressed == 1, "its compression is unknown");
+        const char method = take_byte(rest);
+        take_until_zero(rest);
+        take_until_zero(rest);
+        std::string text = compressed == 1 ? inflated(method, rest) : std::string(rest);
+        require(is_utf8(text), "it is not UTF-8");
+        return text;
+    }
+
+    std::string inflated(char method, std::string_view data) {
+        require(method == 0, "its compression is unknown");
+        std::optional<std::string> text = inflate(std::as_bytes(std::span(data)), left_);
+        require(text.has_value(), "its compressed data are broken or too long");
+        spend(text->size());
+        return std::move(*text);
+    }
+
+    char take_byte(std::string_view& rest) const {
+        require(!rest.empty(), "it ends too early");
+        const char byte = rest.front();
+        rest.remove_prefix(1);
+        return byte;
+    }
+
+    std::string_view take_until_zero(std::string_view& rest) const {
+        const size_t end = rest.find('\0');
+        require(end != std::string_view::npos, "it ends too early");
+        const std::string_view result = rest.substr(0, end);
+        rest.remove_prefix(end + 1);
+        return result;
+    }
+
+    void spend(size_t n_bytes) {
+        check(n_bytes <= left_, ErrorKind::bad_file, file_, ": the PNG has more than ",
+              kMaxPngTextBytes, " bytes of text, which is not read");
+        left_ -= n_bytes;
+    }
+
+    void require(bool condition, const char* otherwise) const {
+        check(condition, ErrorKind::bad_file, file_, ": text ", texts_.size() + 1,
+              " in the PNG is broken: ", otherwise);
+    }
+
+    const std::string& file_;
+    size_t left_ = kMaxPngTextBytes;
+    std::vector<ImageText> texts_;
+};
+
+void check_text(const ImageText& text) {
+    const bool printable =
+        std::all_of(text.key.begin(), text.key.end(), [](char c) { return c >= ' ' && c <= '~'; });
+    check(printable && !text.key.empty() && text.key.size() <= kMaxKey, ErrorKind::bad_argument,
+          "a text in a PNG has the key '", text.key, "', expected 1 to ", kMaxKey,
+          " printable ASCII characters");
+    check(is_utf8(text.text) && text.text.find('\0') == std::string::npos, ErrorKind::bad_argument,
+          "the text '", text.key, "' for a PNG is not UTF-8 or has zero bytes");
+}
+
+}  // namespace
+
+std::vector<ImageText> read_png_texts(Bytes bytes, const std::string& file) {
+    PngChunks chunks(bytes, file);
+    TextReader reader(file);
+    while (const std::optional<PngChunk> chunk = chunks.next()) {
+        reader.read(*chunk);
+    }
+    return reader.take();
+}
+
+void insert_png_texts(std::vector<std::byte>& png, const std::vector<ImageText>& texts) {
+    std::vector<std::byte> chunks;
+    for (const ImageText& text : texts) {
+        check_text(text);
+        if (is_ascii(text.text)) {
+            append_png_chunk(chunks, "tEXt", text.key + '\0' + text.text);
+        } else {
+            // Behind the key: not compressed, method 0, no language, no key in it.
+            append_png_chunk(chunks, "iTXt", text.key + std::string(5, '\0') + text.text);
+        }
+        check(chunks.size() <= kMaxPngTextBytes, ErrorKind::bad_argument,
+              "the texts for a PNG take more than ", kMaxPngTextBytes, " bytes");
+    }
+    png.insert(png.begin() + kHeaderEnd, chunks.begin(), chunks.end());
+}
+
+}  // namespace flux2

@@ -1,0 +1,19 @@
+// What this machine and build can compute on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace flux2 {
+
+struct DeviceInfo {
+    std::string name;         // "CPU", "CUDA0", ...: what LoadOptions::device takes
+    std::string description;  // the product's name
+    uint64_t free_bytes = 0;
+    uint64_t total_bytes = 0;
+};
+
+std::vector<DeviceInfo> list_devices();
+
+}  // namespace flux2

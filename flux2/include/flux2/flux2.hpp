@@ -1,0 +1,193 @@
+// FLUX.2 image models: load one, make pictures with it.
+//
+//     flux2::Pipeline pipeline = flux2::Pipeline::load(flux2::find_model("klein-4b").files);
+//     flux2::Request request;
+//     request.prompt = "a red house by the sea";
+//     flux2::save_image("house.png", pipeline.generate(request).image);
+//
+// Failures are thrown as flux2::Error. A Pipeline serves one thread at a time.
+#pragma once
+
+#include <flux2/device.hpp>
+#include <flux2/error.hpp>
+#include <flux2/image.hpp>
+#include <flux2/log.hpp>
+#include <flux2/version.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace flux2 {
+
+// ---- Model files ----
+
+// The three parts, each a GGUF or safetensors file, a shard of several, or a folder with one
+// checkpoint. The text encoder may be missing when features come from a file, the autoencoder
+// never.
+struct ModelFiles {
+    std::filesystem::path transformer, text_encoder, vae;
+};
+
+// What a file is, from its header alone.
+struct FileInfo {
+    std::filesystem::path path;
+    std::string part;    // "transformer", "text encoder" or "autoencoder"
+    std::string name;    // "FLUX.2 klein 4B"
+    std::string format;  // "GGUF" or "safetensors"
+    std::string naming;  // whose tensor names: "original", "diffusers", ...
+    std::string types;   // "Q8_0 x 80, BF16 x 12"
+    int64_t n_parameters = 0;
+    uint64_t size_bytes = 0;
+    int64_t text_width = 0;       // of the features a transformer takes or an encoder gives
+    int64_t latent_channels = 0;  // of a token, for transformer and autoencoder
+    std::string variant;          // transformer: "klein", "base", "kv" or "dev"
+    std::string variant_reason;   // how that is known
+    int default_steps = 0;
+    float default_guidance = 0;
+};
+
+// Throws bad_file for a file that is broken or no part of FLUX.2; unsupported, saying what it is,
+// when that is known.
+FileInfo inspect_file(const std::filesystem::path& path);
+
+// Why two parts cannot work together, in one sentence; nothing when they can, or when they are two
+// of the same part.
+std::optional<std::string> misfit(const FileInfo& a, const FileInfo& b);
+
+struct FoundModel {
+    ModelFiles files;
+    std::string choice;  // one line: what was taken, and over what
+};
+
+// Looks for the three parts in a folder and the folders in it: GGUF before safetensors, original
+// before diffusers names; of several transformers the one of this variant ("klein", "base", "kv",
+// "dev"), else the distilled one, and what fits it. Parts that are given are taken as they are and
+// not looked for. A part that is not there stays empty; two candidates that nothing tells apart are
+// refused, and so is a broken file when nothing else serves its part. Throws bad_file.
+FoundModel find_model(const std::filesystem::path& folder, const std::string& variant = "",
+                      const ModelFiles& given = {});
+
+// ---- Making pictures ----
+
+struct LoadOptions {
+    std::string device = "auto";    // a name from list_devices(); auto: the first GPU, else the CPU
+    int threads = 0;                // 0: one per core
+    std::string type;               // of the matrices in memory, such as "Q8_0"; empty: the file's
+    std::string variant;            // overrides what the file says
+    bool keep_loaded = false;       // hold all parts between pictures; else one at a time
+    uint64_t max_device_bytes = 0;  // for weights and computation; 0: all there is
+    std::filesystem::path cache_folder;         // for encoded prompts; empty: no cache
+    uint64_t cache_bytes = 500'000'000;         // upper limit of that folder
+    const std::atomic<bool>* cancel = nullptr;  // once true, work ends with an Error cancelled
+};
+
+// A picture to start from, noised to `strength` of the way: 0 keeps it, 1 ignores it.
+struct InitImage {
+    Image image;
+    float strength = 0.75f;
+};
+
+struct Request {
+    std::string prompt;
+    std::string negative_prompt;       // for models that are guided by two passes
+    std::optional<int> width, height;  // multiples of 16; unset: the matched reference's, else 1024
+    bool fit_size = false;             // round sizes to multiples of 16 instead of refusing them
+    std::optional<int> steps;          // unset: the model's own
+    std::optional<float> guidance;     // unset: the model's own
+    std::optional<uint64_t> seed;      // unset: random, told in Result
+    std::vector<Image> references;
+    std::optional<size_t> match_reference;  // take the size of this one, counted from 0
+    std::optional<InitImage> init;
+    std::vector<float> sigmas;       // own noise levels, from 1 down to 0; empty: the schedule's
+    std::optional<int> text_length;  // in tokens; unset: the model's own
+    std::string generator = "cuda";  // of noise: "cuda", "cuda-f32", "cpu", "cpu-f32"
+    bool preview = false;            // progress of steps carries the picture so far
+    // For comparison with other programs: safetensors files with `noise` [1, channels, h, w], and
+    // with `prompt_embeds` and `negative_prompt_embeds` [1, n, width].
+    std::filesystem::path noise_file, embeds_file;
+};
+
+enum class Stage { load, encode_prompt, encode_references, denoise, decode };
+
+// "loading", "encoding the prompt", ...
+const char* to_string(Stage stage);
+
+struct Step {
+    Stage stage = Stage::load;
+    std::string what;                // the part that is loaded
+    double share = 0;                // of the stage that is done, 0..1
+    int step = 0, n_steps = 0;       // denoising: steps that are done
+    const Image* preview = nullptr;  // the picture so far, a fraction of its size
+};
+
+// Called often, from the thread that generates. Return false to cancel.
+using Progress = std::function<bool(const Step&)>;
+
+struct Timings {
+    double load = 0, encode_prompt = 0, encode_references = 0, denoise = 0, decode = 0;  // seconds
+};
+
+struct Result {
+    Image image;
+    // What was used, after defaults.
+    uint64_t seed = 0;
+    int steps = 0;
+    float guidance = 0;
+    std::vector<float> sigmas;
+    bool prompt_cached = false;  // the text encoder was not needed
+    Timings timings;
+};
+
+// ---- Memory ----
+
+struct StageMemory {
+    std::string stage;            // "text encoder", "transformer", "decode", ...
+    std::string placement;        // "CUDA0", "CPU", "streamed to CUDA0"
+    uint64_t device_weights = 0;  // on a GPU
+    uint64_t device_compute = 0;
+    uint64_t host_weights = 0;  // in RAM of our own
+    uint64_t host_compute = 0;  // buffers, work space, pictures and features
+    uint64_t mapped = 0;        // pages of the model files, which the system may drop
+};
+
+struct MemoryPlan {
+    std::vector<StageMemory> stages;
+    uint64_t device_peak = 0;
+    uint64_t host_peak = 0;
+    uint64_t mapped_peak = 0;
+};
+
+// Move-only.
+class Pipeline {
+  public:
+    // Opens the files' headers and checks that they fit together; weights are read when needed.
+    // Throws bad_file, naming the file and what would fit.
+    static Pipeline load(const ModelFiles& files, const LoadOptions& options = {});
+    ~Pipeline();
+    Pipeline(Pipeline&& other) noexcept;
+    Pipeline& operator=(Pipeline&& other) noexcept;
+
+    // What the transformer is, and its defaults.
+    const FileInfo& model() const;
+    const std::string& device() const;
+
+    // Throws bad_argument for a request that cannot work, before anything large is loaded.
+    Result generate(const Request& request, const Progress& progress = {});
+    // Encodes prompts ahead, so that the text encoder is loaded once for many pictures.
+    void encode_prompts(const std::vector<Request>& requests, const Progress& progress = {});
+    // Peak memory of a request, from its real graphs; loads no weights.
+    MemoryPlan plan(const Request& request);
+
+  private:
+    struct Impl;
+    explicit Pipeline(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace flux2

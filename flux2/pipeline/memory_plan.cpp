@@ -1,0 +1,192 @@
+#include "pipeline/memory_plan.hpp"
+
+#include "base/check.hpp"
+#include "store/tensor_type.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace flux2 {
+namespace {
+
+constexpr int64_t kPixelBytes = 3 * (sizeof(float) + 1);  // as planes and as bytes
+
+// The program itself: libraries' data, thread stacks, file directories (measured; see
+// docs/benchmarks.md).
+constexpr uint64_t kProgramBytes = 12'000'000;
+// A token of the vocabulary with its merges and hash tables (measured with Qwen3's).
+constexpr uint64_t kVocabularyEntryBytes = 600;
+
+StageMemory stage(const char* name, const WeightMemory& weights, const MemoryUse& compute) {
+    StageMemory memory;
+    memory.stage = name;
+    memory.device_weights = weights.own.device;
+    memory.host_weights = weights.own.host;
+    memory.mapped = weights.mapped;
+    memory.device_compute = compute.device;
+    memory.host_compute = compute.host;
+    return memory;
+}
+
+MemoryUse larger(const MemoryUse& a, const MemoryUse& b) {
+    return {std::max(a.device, b.device), std::max(a.host, b.host)};
+}
+
+uint64_t device_bytes(const StageMemory& stage) {
+    return stage.device_weights + stage.device_compute;
+}
+
+uint64_t host_bytes(const StageMemory& stage) {
+    return stage.host_weights + stage.host_compute;
+}
+
+uint64_t feature_bytes(const Job& job, const Model& model) {
+    const auto values = static_cast<uint64_t>(model.sizes.text_width * job.text_length);
+    return values * sizeof(float) * (job.two_passes ? 2 : 1);
+}
+
+}  // namespace
+
+MemoryPlanner::MemoryPlanner(const Model& model, const LoadOptions& options)
+    : model_(model),
+      options_(options),
+      device_(options.device, options.threads, BackendUse::measure),
+      cpu_("CPU", options.threads, BackendUse::measure) {}
+
+Backend& MemoryPlanner::backend(Placement placement) {
+    return placement == Placement::cpu ? cpu_ : device_;
+}
+
+std::string MemoryPlanner::name_of(Placement placement) {
+    const std::string name = backend(placement).name();
+    return placement == Placement::streamed && !device_.is_cpu() ? "streamed to " + name : name;
+}
+
+StageMemory MemoryPlanner::text_encoder(const Job& job, Placement placement) {
+    Qwen3 qwen3(backend(placement), *model_.text_encoder, qwen3_facts(model_.text),
+                weight_options(options_, placement));
+    qwen3.reserve(job.text_length);
+    StageMemory memory = stage("text encoder", qwen3.weight_memory(), qwen3.compute_memory());
+    memory.host_compute += static_cast<uint64_t>(qwen3.sizes().vocabulary) * kVocabularyEntryBytes;
+    return memory;
+}
+
+StageMemory MemoryPlanner::transformer(const Job& job, Placement placement) {
+    Transformer transformer(backend(placement), model_.transformer,
+                            weight_options(options_, placement));
+    TransformerShape shape{.mode = ReferenceMode::joint,
+                           .n_img = job.latent_w() * job.latent_h(),
+                           .n_ref = job.n_reference_tokens(),
+                           .n_txt = job.text_length};
+    MemoryUse compute;
+    const bool kv = model_.variant == Variant::kv && shape.n_ref > 0;
+    for (const ReferenceMode mode : kv ? std::vector{ReferenceMode::extract, ReferenceMode::cached}
+                                       : std::vector{ReferenceMode::joint}) {
+        shape.mode = mode;
+        transformer.reserve(shape);
+        compute = larger(compute, transformer.compute_memory());
+    }
+    StageMemory memory = stage("transformer", transformer.weight_memory(), compute);
+    const auto token_bytes = static_cast<uint64_t>(model_.sizes.channels) * sizeof(float);
+    // Latents, their velocities and the copies on their way to the graph.
+    memory.host_compute += token_bytes * static_cast<uint64_t>(5 * shape.n_img + 3 * shape.n_ref);
+    return memory;
+}
+
+std::vector<StageMemory> MemoryPlanner::vae(const Job& job, Placement placement) {
+    Vae vae(backend(placement), model_.vae, weight_options(options_, placement));
+    std::vector<StageMemory> stages;
+    MemoryUse encode;
+    int64_t pixels = 0;
+    const auto encoded = [&](const Image& image) {
+        vae.reserve_encode(image.width, image.height);
+        encode = larger(encode, vae.compute_memory());
+        pixels = std::max(pixels, int64_t{image.width} * image.height);
+    };
+    std::for_each(job.references.begin(), job.references.end(), encoded);
+    if (job.init) {
+        encoded(*job.init);
+    }
+    if (pixels > 0) {
+        stages.push_back(stage("encode references", vae.weight_memory(), encode));
+        stages.back().host_compute += static_cast<uint64_t>(pixels * kPixelBytes);
+    }
+    vae.reserve_decode(job.width, job.height);
+    stages.push_back(stage("decode", vae.weight_memory(), vae.compute_memory()));
+    stages.back().host_compute +=
+        static_cast<uint64_t>(int64_t{job.width} * job.height * kPixelBytes);
+    return stages;
+}
+
+MemoryPlan MemoryPlanner::plan(const Job& job, const std::array<Placement, kParts>& placement) {
+    const auto of = [&](Part part) { return placement[static_cast<size_t>(part)]; };
+    MemoryPlan plan;
+    const auto add = [&](StageMemory memory, Part part) {
+        memory.placement = name_of(of(part));
+        memory.host_compute += kProgramBytes + feature_bytes(job, model_);
+        plan.stages.push_back(std::move(memory));
+    };
+    if (model_.text_encoder && job.embeds_file.empty()) {
+        add(text_encoder(job, of(Part::text_encoder)), Part::text_encoder);
+    }
+    const std::vector<StageMemory> vae_stages = vae(job, of(Part::vae));
+    if (vae_stages.size() > 1) {
+        add(vae_stages.front(), Part::vae);
+    }
+    add(transformer(job, of(Part::transformer)), Part::transformer);
+    add(vae_stages.back(), Part::vae);
+
+    for (const StageMemory& memory : plan.stages) {
+        const auto combine = [&](uint64_t& peak, uint64_t bytes) {
+            peak = options_.keep_loaded ? peak + bytes : std::max(peak, bytes);
+        };
+        combine(plan.device_peak, device_bytes(memory));
+        combine(plan.host_peak, host_bytes(memory));
+        combine(plan.mapped_peak, memory.mapped);
+    }
+    return plan;
+}
+
+uint64_t MemoryPlanner::device_limit() const {
+    if (options_.max_device_bytes > 0) {
+        return options_.max_device_bytes;
+    }
+    for (const DeviceInfo& device : list_devices()) {
+        if (device.name == device_.name()) {
+            return device.free_bytes;
+        }
+    }
+    return 0;
+}
+
+std::array<Placement, kParts> MemoryPlanner::choose(const Job& job) {
+    std::array<Placement, kParts> chosen = {};
+    if (device_.is_cpu()) {
+        return chosen;
+    }
+    const uint64_t limit = device_limit();
+    const auto choose_for = [&](Part part, const auto& bytes_at) {
+        Placement& placement = chosen[static_cast<size_t>(part)];
+        if (bytes_at(Placement::device) <= limit) {
+            return;
+        }
+        placement = part != Part::vae && bytes_at(Placement::streamed) <= limit
+                        ? Placement::streamed
+                        : Placement::cpu;
+    };
+    if (model_.text_encoder && job.embeds_file.empty()) {
+        choose_for(Part::text_encoder,
+                   [&](Placement p) { return device_bytes(text_encoder(job, p)); });
+    }
+    choose_for(Part::transformer, [&](Placement p) { return device_bytes(transformer(job, p)); });
+    choose_for(Part::vae, [&](Placement p) {
+        uint64_t peak = 0;
+        for (const StageMemory& memory : vae(job, p)) {
+            peak = std::max(peak, device_bytes(memory));
+        }
+        return peak;
+    });
+    return chosen;
+}
+
+}  // namespace flux2

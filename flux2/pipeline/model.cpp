@@ -1,0 +1,58 @@
+#include "pipeline/model.hpp"
+
+#include "base/check.hpp"
+#include "pipeline/model_files.hpp"
+
+#include <utility>
+
+namespace flux2 {
+namespace {
+
+std::optional<Checkpoint> open_part(const std::filesystem::path& path, Component expected,
+                                    const char* option) {
+    if (path.empty()) {
+        return std::nullopt;
+    }
+    Checkpoint checkpoint = Checkpoint::open(path);
+    check(checkpoint.component() == expected, ErrorKind::bad_file, checkpoint.file(), ": is a ",
+          to_string(checkpoint.component()), ", but ", option, " takes a ", to_string(expected));
+    return checkpoint;
+}
+
+void check_fit(const FileInfo& transformer, const std::optional<Checkpoint>& part) {
+    if (part) {
+        const auto reason = misfit(transformer, describe(*part));
+        check(!reason, ErrorKind::bad_file, reason.value_or(""));
+    }
+}
+
+}  // namespace
+
+Model open_model(const ModelFiles& files, const std::string& variant) {
+    const auto wanted =
+        variant.empty() ? std::nullopt : std::optional<Variant>(parse_variant(variant));
+    auto transformer = open_part(files.transformer, Component::transformer, "--diffusion-model");
+    auto text_encoder = open_part(files.text_encoder, Component::text_encoder, "--llm");
+    auto vae = open_part(files.vae, Component::vae, "--vae");
+    check(transformer.has_value(), ErrorKind::bad_file,
+          "no transformer: add --diffusion-model FILE, or -m FOLDER with one in it");
+    const FileInfo info = describe(*transformer, wanted);
+    check_fit(info, text_encoder);
+    check_fit(info, vae);
+    check(vae.has_value(), ErrorKind::bad_file,
+          "no autoencoder: add --vae FILE (ae.safetensors of FLUX.2, or a GGUF made from it)");
+    const TransformerSizes sizes = read_transformer_sizes(*transformer);
+    const VariantChoice choice = decide_variant(*transformer, sizes, wanted);
+    const SamplingDefaults defaults = sampling_defaults(*transformer, choice.variant);
+    const TextConfig text = text_encoder ? read_text_config(*text_encoder) : TextConfig();
+    return {.transformer = std::move(*transformer),
+            .vae = std::move(*vae),
+            .text_encoder = std::move(text_encoder),
+            .sizes = sizes,
+            .variant = choice.variant,
+            .defaults = defaults,
+            .text = text,
+            .info = info};
+}
+
+}  // namespace flux2

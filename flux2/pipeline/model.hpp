@@ -1,0 +1,30 @@
+// The opened files of a model and the facts in them that hold for every picture.
+#pragma once
+
+#include <flux2/flux2.hpp>
+#include "store/checkpoint.hpp"
+#include "store/inventory.hpp"
+#include "store/text_config.hpp"
+#include "store/variant.hpp"
+
+#include <optional>
+#include <string>
+
+namespace flux2 {
+
+struct Model {
+    Checkpoint transformer;
+    Checkpoint vae;
+    std::optional<Checkpoint> text_encoder;  // none when features come from files only
+    TransformerSizes sizes;
+    Variant variant = Variant::klein;
+    SamplingDefaults defaults = {};
+    TextConfig text;
+    FileInfo info;  // of the transformer
+};
+
+// Opens and checks every file that is named, then looks for parts that are missing. `variant`
+// overrides the file's own, unless it is empty. Throws bad_file or bad_argument.
+Model open_model(const ModelFiles& files, const std::string& variant);
+
+}  // namespace flux2

@@ -1,0 +1,146 @@
+#include "pipeline/parts.hpp"
+
+#include "store/tensor_type.hpp"
+
+#include <chrono>
+
+namespace flux2 {
+
+const char* to_string(Part part) {
+    switch (part) {
+        case Part::text_encoder:
+            return "text encoder";
+        case Part::transformer:
+            return "transformer";
+        case Part::vae:
+            return "autoencoder";
+    }
+    return "part";
+}
+
+WeightOptions weight_options(const LoadOptions& options, Placement placement) {
+    WeightOptions weights;
+    if (!options.type.empty()) {
+        weights.type = parse_matrix_type(options.type);
+    }
+    weights.stream_blocks = placement == Placement::streamed;
+    return weights;
+}
+
+Qwen3Facts qwen3_facts(const TextConfig& text) {
+    return {.layers = text.layers,
+            .rope_theta = static_cast<float>(text.rope_theta),
+            .eps = static_cast<float>(text.eps)};
+}
+
+Parts::Parts(const Model& model, const LoadOptions& options)
+    : model_(model), options_(options), device_(options.device, options.threads) {
+    device_.set_cancel(options.cancel);
+}
+
+void Parts::set_placement(Part part, Placement placement) {
+    if (placement_[index(part)] != placement) {
+        free(part);
+        placement_[index(part)] = placement;
+    }
+}
+
+Backend& Parts::backend(Part part) {
+    if (device_.is_cpu() || placement(part) != Placement::cpu) {
+        return device_;
+    }
+    if (!cpu_) {
+        cpu_.emplace("CPU", options_.threads);
+        cpu_->set_cancel(options_.cancel);
+    }
+    return *cpu_;
+}
+
+bool Parts::is_loaded(Part part) const {
+    return part == Part::text_encoder  ? text_encoder_ != nullptr
+           : part == Part::transformer ? transformer_ != nullptr
+                                       : vae_ != nullptr;
+}
+
+template <typename Make>
+void Parts::load(Part part, const Make& make) {
+    for (const Part other : {Part::text_encoder, Part::transformer, Part::vae}) {
+        if (other != part && !options_.keep_loaded) {
+            free(other);
+        }
+    }
+    if (is_loaded(part)) {
+        return;
+    }
+    if (on_load_) {
+        on_load_(part);
+    }
+    const auto start = std::chrono::steady_clock::now();
+    make(backend(part), weight_options(options_, placement(part)));
+    load_seconds_ +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+Qwen3& Parts::text_encoder() {
+    load(Part::text_encoder, [&](const Backend& backend, const WeightOptions& weights) {
+        text_encoder_ = std::make_unique<Qwen3>(backend, *model_.text_encoder,
+                                                qwen3_facts(model_.text), weights);
+    });
+    return *text_encoder_;
+}
+
+Transformer& Parts::transformer() {
+    load(Part::transformer, [&](const Backend& backend, const WeightOptions& weights) {
+        transformer_ = std::make_unique<Transformer>(backend, model_.transformer, weights);
+    });
+    return *transformer_;
+}
+
+Vae& Parts::vae() {
+    load(Part::vae, [&](const Backend& backend, const WeightOptions& weights) {
+        vae_ = std::make_unique<Vae>(backend, model_.vae, weights);
+    });
+    return *vae_;
+}
+
+void Parts::free(Part part) {
+    switch (part) {
+        case Part::text_encoder:
+            text_encoder_.reset();
+            break;
+        case Part::transformer:
+            transformer_.reset();
+            break;
+        case Part::vae:
+            vae_.reset();
+            break;
+    }
+}
+
+void Parts::free_all() {
+    for (const Part part : {Part::text_encoder, Part::transformer, Part::vae}) {
+        free(part);
+    }
+}
+
+bool Parts::make_room(Part part, const std::string& reason) {
+    bool others = false;
+    for (const Part other : {Part::text_encoder, Part::transformer, Part::vae}) {
+        others = others || (other != part && is_loaded(other));
+    }
+    free_all();
+    std::string next = "the other parts are freed first";
+    if (!others) {
+        if (device_.is_cpu() || placement(part) == Placement::cpu) {
+            return false;
+        }
+        const bool streams = placement(part) == Placement::device && part != Part::vae;
+        set_placement(part, streams ? Placement::streamed : Placement::cpu);
+        next = streams ? "its blocks are streamed from RAM" : "it runs on the CPU";
+    }
+    log(LogLevel::warning,
+        concat("not enough memory for the ", to_string(part), " (", reason, "): ", next));
+    return true;
+}
+
+}  // namespace flux2

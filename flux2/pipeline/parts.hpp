@@ -1,0 +1,96 @@
+// The networks of a model in memory: loaded when they are needed, one at a time unless all are to
+// stay, and put where there is room.
+#pragma once
+
+#include <flux2/flux2.hpp>
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "compute/backend.hpp"
+#include "models/qwen3.hpp"
+#include "models/transformer.hpp"
+#include "models/vae.hpp"
+#include "pipeline/model.hpp"
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace flux2 {
+
+enum class Part { text_encoder, transformer, vae };
+constexpr size_t kParts = 3;
+
+const char* to_string(Part part);
+
+// From the fastest to the smallest.
+enum class Placement {
+    device,    // weights on the device
+    streamed,  // weights in RAM, blocks on the device in turn
+    cpu,       // everything in RAM
+};
+
+// How weights are to be held for a placement.
+WeightOptions weight_options(const LoadOptions& options, Placement placement);
+Qwen3Facts qwen3_facts(const TextConfig& text);
+
+class Parts {
+  public:
+    // Borrows both. Starts the device. Throws bad_argument for an unknown one.
+    Parts(const Model& model, const LoadOptions& options);
+
+    const std::string& device() const { return device_.name(); }
+    Placement placement(Part part) const { return placement_[index(part)]; }
+    // Takes effect the next time the part is loaded.
+    void set_placement(Part part, Placement placement);
+    // Where the part computes.
+    Backend& backend(Part part);
+
+    // Each loads its part if it is not there.
+    Qwen3& text_encoder();
+    Transformer& transformer();
+    Vae& vae();
+
+    void free(Part part);
+    void free_all();
+
+    // Runs `work` with the part; when memory does not suffice, once more with the others freed and
+    // then with ever smaller placements, each told in a line. `work` may run several times.
+    template <typename Work>
+    auto run(Part part, const Work& work) {
+        for (;;) {
+            try {
+                return work();
+            } catch (const Error& error) {
+                if (error.kind() != ErrorKind::out_of_memory || !make_room(part, error.what())) {
+                    throw;
+                }
+            }
+        }
+    }
+
+    // Called with each part that starts loading.
+    void set_on_load(std::function<void(Part)> on_load) { on_load_ = std::move(on_load); }
+    double load_seconds() const { return load_seconds_; }
+
+  private:
+    static size_t index(Part part) { return static_cast<size_t>(part); }
+    template <typename Make>
+    void load(Part part, const Make& make);
+    bool make_room(Part part, const std::string& reason);
+    bool is_loaded(Part part) const;
+
+    const Model& model_;
+    const LoadOptions& options_;
+    Backend device_;
+    std::optional<Backend> cpu_;  // for parts that do not fit the device
+    std::array<Placement, kParts> placement_ = {};
+    std::unique_ptr<Qwen3> text_encoder_;
+    std::unique_ptr<Transformer> transformer_;
+    std::unique_ptr<Vae> vae_;
+    std::function<void(Part)> on_load_;
+    double load_seconds_ = 0;
+};
+
+}  // namespace flux2

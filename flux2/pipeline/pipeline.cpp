@@ -1,0 +1,413 @@
+// The stair: one picture from request to pixels, and which part is in memory when.
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "image/image.hpp"
+#include "pipeline/denoise.hpp"
+#include "pipeline/features.hpp"
+#include "pipeline/latents.hpp"
+#include "pipeline/memory_plan.hpp"
+#include "pipeline/model.hpp"
+#include "pipeline/parts.hpp"
+#include "pipeline/preview.hpp"
+#include "pipeline/prompt.hpp"
+#include "pipeline/request.hpp"
+#include "pipeline/sampler.hpp"
+#include "pipeline/tensor_cache.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <utility>
+
+namespace flux2 {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Passes steps on to the caller's callback and turns its "no" into an Error.
+class Reporter {
+  public:
+    explicit Reporter(const Progress& progress) : progress_(progress) {}
+
+    void report(const Step& step) const {
+        check(!progress_ || progress_(step), ErrorKind::cancelled, "cancelled");
+    }
+
+  private:
+    const Progress& progress_;
+};
+
+// Hands the progress of computations on while it lives.
+class BlockWatch {
+  public:
+    BlockWatch(Backend& backend, std::function<void(double share)> on_share) : backend_(backend) {
+        backend_.set_on_progress(std::move(on_share));
+    }
+    ~BlockWatch() { backend_.set_on_progress({}); }
+    BlockWatch(const BlockWatch&) = delete;
+    BlockWatch& operator=(const BlockWatch&) = delete;
+
+  private:
+    Backend& backend_;
+};
+
+// Tells what is being loaded while it lives.
+class LoadWatch {
+  public:
+    LoadWatch(Parts& parts, const Reporter& reporter) : parts_(parts) {
+        parts_.set_on_load([this, &reporter](Part part) {
+            encoder_loaded_ = encoder_loaded_ || part == Part::text_encoder;
+            reporter.report({.stage = Stage::load, .what = to_string(part)});
+        });
+    }
+    ~LoadWatch() { parts_.set_on_load({}); }
+    LoadWatch(const LoadWatch&) = delete;
+    LoadWatch& operator=(const LoadWatch&) = delete;
+
+    bool encoder_loaded() const { return encoder_loaded_; }
+
+  private:
+    Parts& parts_;
+    bool encoder_loaded_ = false;
+};
+
+std::string gigabytes(uint64_t bytes) {
+    return concat(static_cast<double>(bytes / 10'000'000) / 100.0, " GB");
+}
+
+const StageMemory& largest_stage(const MemoryPlan& plan) {
+    const auto total = [](const StageMemory& s) {
+        return s.device_weights + s.device_compute + s.host_weights + s.host_compute;
+    };
+    return *std::max_element(
+        plan.stages.begin(), plan.stages.end(),
+        [&](const StageMemory& a, const StageMemory& b) { return total(a) < total(b); });
+}
+
+uint64_t total_ram() {
+    for (const DeviceInfo& device : list_devices()) {
+        if (device.name == "CPU") {
+            return device.total_bytes;
+        }
+    }
+    return 0;
+}
+
+}  // namespace
+
+const char* to_string(Stage stage) {
+    switch (stage) {
+        case Stage::load:
+            return "loading";
+        case Stage::encode_prompt:
+            return "encoding the prompt";
+        case Stage::encode_references:
+            return "encoding pictures";
+        case Stage::denoise:
+            return "denoising";
+        case Stage::decode:
+            return "decoding";
+    }
+    return "working";
+}
+
+struct Pipeline::Impl {
+    Impl(Model opened, LoadOptions given)
+        : options(std::move(given)),
+          model(std::move(opened)),
+          cache(options.cache_folder, options.cache_bytes),
+          parts(model, options),
+          features(model, options, parts, cache) {}
+
+    LoadOptions options;
+    Model model;
+    TensorCache cache;
+    Parts parts;
+    FeatureStore features;
+    std::optional<MemoryPlanner> planner;
+    std::optional<HostTensor> preview_map;
+
+    MemoryPlanner& memory();
+    void check_memory(const Job& job);
+    Result generate(const Job& job, const Reporter& reporter);
+    void prepare_features(const std::vector<PromptKey>& prompts, const Reporter& reporter);
+    Conditioning condition(const Job& job, Result& result, const Reporter& reporter);
+    HostTensor encode_picture(const Image& image);
+    void prepare_preview();
+    HostTensor first_latents(const Job& job, const std::optional<HostTensor>& init);
+    HostTensor denoise(const Job& job, const Conditioning& conditioning, const HostTensor& start,
+                       const Reporter& reporter);
+};
+
+MemoryPlanner& Pipeline::Impl::memory() {
+    if (!planner) {
+        planner.emplace(model, options);
+    }
+    return *planner;
+}
+
+// Decides where the parts go, and refuses what cannot fit anywhere.
+void Pipeline::Impl::check_memory(const Job& job) {
+    const auto placement = memory().choose(job);
+    const MemoryPlan plan = memory().plan(job, placement);
+    const StageMemory& largest = largest_stage(plan);
+    const auto would_need = [&] {
+        return concat(" it would need ", gigabytes(std::max(plan.host_peak, plan.device_peak)),
+                      " (", largest.stage, ")");
+    };
+    check(job.width <= kMaxSide && job.height <= kMaxSide, ErrorKind::bad_argument, "a picture of ",
+          job.width, "x", job.height, " is over the limit of ", kMaxSide, " pixels a side;",
+          would_need());
+    check(job.references.size() <= kMaxReferences, ErrorKind::bad_argument, job.references.size(),
+          " references are over the limit of ", kMaxReferences, ";", would_need());
+    const uint64_t ram = total_ram();
+    check(plan.host_peak <= ram, ErrorKind::out_of_memory, "a picture of ", job.width, "x",
+          job.height, " does not fit:", would_need(), " and this machine has ", gigabytes(ram),
+          "; make it smaller");
+    for (const Part part : {Part::text_encoder, Part::transformer, Part::vae}) {
+        const Placement chosen = placement[static_cast<size_t>(part)];
+        if (chosen != parts.placement(part)) {
+            parts.set_placement(part, chosen);
+            log(LogLevel::info,
+                concat("the ", to_string(part), " is ",
+                       chosen == Placement::device     ? "held on "
+                       : chosen == Placement::streamed ? "streamed from RAM to "
+                                                       : "run on the CPU, as it does not fit ",
+                       parts.device()));
+        }
+    }
+    if (options.keep_loaded && options.max_device_bytes > 0 &&
+        plan.device_peak > options.max_device_bytes) {
+        options.keep_loaded = false;
+        log(LogLevel::info, concat("all parts together take ", gigabytes(plan.device_peak),
+                                   ", so they are loaded one at a time"));
+    }
+}
+
+void Pipeline::Impl::prepare_features(const std::vector<PromptKey>& prompts,
+                                      const Reporter& reporter) {
+    const BlockWatch watch(parts.backend(Part::text_encoder), [&](double share) {
+        reporter.report({.stage = Stage::encode_prompt, .what = "", .share = share});
+    });
+    features.prepare(prompts);
+}
+
+HostTensor Pipeline::Impl::encode_picture(const Image& image) {
+    return parts.run(Part::vae, [&] { return parts.vae().encode(to_planes(image)); });
+}
+
+// Text features and encoded references.
+Conditioning Pipeline::Impl::condition(const Job& job, Result& result, const Reporter& reporter) {
+    Conditioning conditioning;
+    auto start = Clock::now();
+    const double loaded = parts.load_seconds();
+    if (!job.embeds_file.empty()) {
+        conditioning.txt = read_features(job.embeds_file, "prompt_embeds");
+        if (job.two_passes) {
+            conditioning.negative_txt = read_features(job.embeds_file, "negative_prompt_embeds");
+        }
+    } else {
+        std::vector<PromptKey> prompts = {{job.prompt, job.text_length}};
+        if (job.two_passes) {
+            prompts.push_back({job.negative_prompt, job.text_length});
+        }
+        prepare_features(prompts, reporter);
+        conditioning.txt = features.get(prompts.front());
+        if (job.two_passes) {
+            conditioning.negative_txt = features.get(prompts.back());
+        }
+    }
+    check(conditioning.txt.ne[0] == model.sizes.text_width, ErrorKind::bad_file,
+          job.embeds_file.string(), ": its features are ", conditioning.txt.ne[0], " wide, ",
+          model.info.name, " takes ", model.sizes.text_width);
+    result.timings.encode_prompt = seconds_since(start) - (parts.load_seconds() - loaded);
+
+    start = Clock::now();
+    const double loaded_vae = parts.load_seconds();
+    for (size_t i = 0; i < job.references.size(); ++i) {
+        const BlockWatch watch(parts.backend(Part::vae), [&](double share) {
+            reporter.report({.stage = Stage::encode_references,
+                             .what = "",
+                             .share = (static_cast<double>(i) + share) /
+                                      static_cast<double>(job.references.size())});
+        });
+        conditioning.references.push_back(encode_picture(job.references[i]));
+    }
+    result.timings.encode_references = seconds_since(start) - (parts.load_seconds() - loaded_vae);
+    return conditioning;
+}
+
+void Pipeline::Impl::prepare_preview() {
+    if (preview_map) {
+        return;
+    }
+    const std::string key = concat("preview\n", version(), "\n", file_identity(model.vae));
+    preview_map = cache.find(key);
+    if (!preview_map) {
+        preview_map = parts.run(Part::vae, [&] { return fit_preview(parts.vae()); });
+        cache.store(key, *preview_map);
+    }
+}
+
+// Noise, or a picture with noise over it. -> tokens
+HostTensor Pipeline::Impl::first_latents(const Job& job, const std::optional<HostTensor>& init) {
+    const int64_t w = job.latent_w();
+    const int64_t h = job.latent_h();
+    HostTensor noise = job.noise_file.empty()
+                           ? draw_noise(job.generator, job.seed, w, h, model.sizes.channels)
+                           : read_noise(job.noise_file);
+    check(noise.ne[0] == w && noise.ne[1] == h && noise.ne[2] == model.sizes.channels,
+          ErrorKind::bad_file, job.noise_file.string(), ": its noise is for ", noise.ne[0] * 16,
+          "x", noise.ne[1] * 16, " pixels and ", noise.ne[2], " channels, the picture has ",
+          job.width, "x", job.height, " and ", model.sizes.channels);
+    if (init) {
+        const float t = job.sigmas.front();
+        for (size_t i = 0; i < noise.data.size(); ++i) {
+            noise.data[i] = t * noise.data[i] + (1.0f - t) * init->data[i];
+        }
+    }
+    return to_tokens(noise);
+}
+
+HostTensor Pipeline::Impl::denoise(const Job& job, const Conditioning& conditioning,
+                                   const HostTensor& start, const Reporter& reporter) {
+    const int64_t w = job.latent_w();
+    const int64_t h = job.latent_h();
+    Denoiser denoiser(parts.transformer(), conditioning, w, h,
+                      {.guidance = job.guidance, .kv_references = model.variant == Variant::kv});
+    const double n_passes = job.steps * (job.two_passes ? 2 : 1);
+    double passes_done = 0;
+    Step step;
+    step.stage = Stage::denoise;
+    step.n_steps = job.steps;
+    const BlockWatch watch(parts.backend(Part::transformer), [&](double share) {
+        step.share = (passes_done + share) / n_passes;
+        passes_done += share >= 1.0 ? 1 : 0;
+        reporter.report(step);
+    });
+    HostTensor tokens = sample(
+        start, job.sigmas,
+        [&](const HostTensor& x, float sigma, size_t i) { return denoiser.velocity(x, sigma, i); },
+        [&](const HostTensor& x, size_t i, const HostTensor& velocity) {
+            step.step = static_cast<int>(i) + 1;
+            if (!job.preview) {
+                reporter.report(step);
+                return;
+            }
+            // Where the rest of the way would lead at this velocity.
+            HostTensor clean = x;
+            for (size_t j = 0; j < clean.data.size(); ++j) {
+                clean.data[j] -= job.sigmas[i + 1] * velocity.data[j];
+            }
+            const Image preview = draw_preview(*preview_map, clean, w, h);
+            step.preview = &preview;
+            reporter.report(step);
+            step.preview = nullptr;
+        });
+    return tokens;
+}
+
+Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
+    Result result;
+    result.seed = job.seed;
+    result.steps = job.steps;
+    result.guidance = job.guidance;
+    result.sigmas = job.sigmas;
+    const double loaded = parts.load_seconds();
+    const LoadWatch loads(parts, reporter);
+
+    // 1. Prompt and reference pictures.
+    const Conditioning conditioning = condition(job, result, reporter);
+    result.prompt_cached = job.embeds_file.empty() && !loads.encoder_loaded();
+
+    // 2. What the loop starts from.
+    std::optional<HostTensor> init;
+    if (job.init) {
+        init = encode_picture(*job.init);
+    }
+    if (job.preview) {
+        prepare_preview();
+    }
+    const HostTensor start = first_latents(job, init);
+
+    // 3. The loop.
+    auto began = Clock::now();
+    const double loaded_before_loop = parts.load_seconds();
+    const HostTensor tokens =
+        parts.run(Part::transformer, [&] { return denoise(job, conditioning, start, reporter); });
+    result.timings.denoise = seconds_since(began) - (parts.load_seconds() - loaded_before_loop);
+
+    // 4. Pixels.
+    began = Clock::now();
+    const double loaded_before_decoding = parts.load_seconds();
+    const HostTensor latents = from_tokens(tokens, job.latent_w(), job.latent_h());
+    result.image = parts.run(Part::vae, [&] {
+        Vae& vae = parts.vae();
+        const BlockWatch watch(parts.backend(Part::vae), [&](double share) {
+            reporter.report({.stage = Stage::decode, .what = "", .share = share});
+        });
+        return from_planes(vae.decode(latents));
+    });
+    result.timings.decode = seconds_since(began) - (parts.load_seconds() - loaded_before_decoding);
+    result.timings.load = parts.load_seconds() - loaded;
+    if (!options.keep_loaded) {
+        parts.free_all();
+    }
+    return result;
+}
+
+Pipeline::Pipeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Pipeline::~Pipeline() = default;
+Pipeline::Pipeline(Pipeline&& other) noexcept = default;
+Pipeline& Pipeline::operator=(Pipeline&& other) noexcept = default;
+
+Pipeline Pipeline::load(const ModelFiles& files, const LoadOptions& options) {
+    if (!options.type.empty()) {
+        parse_matrix_type(options.type);  // refuses an unknown one before files are opened
+    }
+    return Pipeline(std::make_unique<Impl>(open_model(files, options.variant), options));
+}
+
+const FileInfo& Pipeline::model() const {
+    return impl_->model.info;
+}
+
+const std::string& Pipeline::device() const {
+    return impl_->parts.device();
+}
+
+Result Pipeline::generate(const Request& request, const Progress& progress) {
+    const Job job = resolve(request, impl_->model);
+    impl_->check_memory(job);
+    return impl_->generate(job, Reporter(progress));
+}
+
+void Pipeline::encode_prompts(const std::vector<Request>& requests, const Progress& progress) {
+    std::vector<PromptKey> prompts;
+    for (const Request& request : requests) {
+        if (!request.embeds_file.empty()) {
+            continue;
+        }
+        const Job job = resolve(request, impl_->model);
+        prompts.push_back({job.prompt, job.text_length});
+        if (job.two_passes) {
+            prompts.push_back({job.negative_prompt, job.text_length});
+        }
+    }
+    if (!prompts.empty()) {
+        const Reporter reporter(progress);
+        const LoadWatch loads(impl_->parts, reporter);
+        impl_->prepare_features(prompts, reporter);
+    }
+}
+
+MemoryPlan Pipeline::plan(const Request& request) {
+    const Job job = resolve(request, impl_->model);
+    return impl_->memory().plan(job, impl_->memory().choose(job));
+}
+
+}  // namespace flux2

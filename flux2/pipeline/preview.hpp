@@ -1,0 +1,20 @@
+// A rough picture of latents without the decoder: a linear map from the channels of a token to 2 x
+// 2 pixels, fitted to what the decoder makes of random latents.
+#pragma once
+
+#include <flux2/image.hpp>
+#include "base/host_tensor.hpp"
+#include "models/vae.hpp"
+
+#include <cstdint>
+
+namespace flux2 {
+
+// The map [channels + 1, 12]: for each of 2 x 2 pixels and 3 colours the weights of the channels,
+// then a constant. Decodes one small picture.
+HostTensor fit_preview(Vae& vae);
+
+// Tokens [channels, w * h] -> a picture of 2w x 2h pixels.
+Image draw_preview(const HostTensor& map, const HostTensor& tokens, int64_t w, int64_t h);
+
+}  // namespace flux2

@@ -1,0 +1,210 @@
+#include "pipeline/request.hpp"
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "image/image.hpp"
+#include "pipeline/latents.hpp"
+#include "pipeline/sampler.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace flux2 {
+namespace {
+
+constexpr int kGrid = 16;     // pixels a side of a latent token
+constexpr int kMinSide = 64;  // as for references
+constexpr int kDefaultSide = 1024;
+constexpr int64_t kMatchedPixels = 1024 * 1024;
+constexpr int kMaxSteps = 1000;
+constexpr int kSaneSide = 65536;
+
+// The reference's limits: one picture may be larger than several.
+constexpr int64_t kOneReferencePixels = 2024 * 2024;
+constexpr int64_t kEachReferencePixels = 1024 * 1024;
+
+int checked_side(const char* name, int side, bool fit) {
+    check(side >= kMinSide && side <= kSaneSide, ErrorKind::bad_argument, name, " of ", side,
+          " pixels is out of range; use ", kMinSide, " to ", kMaxSide);
+    if (side % kGrid == 0) {
+        return side;
+    }
+    const NearestSides nearest = nearest_sides(side);
+    check(fit, ErrorKind::bad_argument, name, " of ", side, " pixels is no multiple of 16; use ",
+          nearest.below, " or ", nearest.above, ", or --fit to round");
+    return side - nearest.below < nearest.above - side ? nearest.below : nearest.above;
+}
+
+struct Size {
+    int width, height;
+};
+
+// The size of a picture, at most a megapixel, in multiples of 16.
+Size matched_size(const Image& image) {
+    const double pixels = static_cast<double>(image.width) * image.height;
+    const double scale = std::min(1.0, std::sqrt(static_cast<double>(kMatchedPixels) / pixels));
+    const auto side = [&](int s) {
+        const int scaled = static_cast<int>(s * scale);
+        return std::max(kMinSide, scaled / kGrid * kGrid);
+    };
+    return {side(image.width), side(image.height)};
+}
+
+Size default_size(const Request& request) {
+    if (!request.noise_file.empty()) {
+        const HostTensor noise = read_noise(request.noise_file);
+        return {static_cast<int>(noise.ne[0]) * kGrid, static_cast<int>(noise.ne[1]) * kGrid};
+    }
+    if (!request.references.empty()) {
+        return matched_size(request.references[request.match_reference.value_or(0)]);
+    }
+    if (request.init) {
+        return matched_size(request.init->image);
+    }
+    return {kDefaultSide, kDefaultSide};
+}
+
+void resolve_size(const Request& request, Job& job) {
+    const size_t n = request.references.size();
+    check(!request.match_reference || *request.match_reference < n, ErrorKind::bad_argument,
+          "the size of reference ", request.match_reference.value_or(0) + 1,
+          " is asked for, but there are ", n, "; add one with -r, or choose another");
+    check(!request.match_reference || !(request.width || request.height), ErrorKind::bad_argument,
+          "both a size and the size of a reference are asked for; leave out one of them");
+    if (!request.width || !request.height) {
+        const Size size = default_size(request);
+        job.width = size.width;
+        job.height = size.height;
+    }
+    if (request.width) {
+        job.width = checked_side("a width", *request.width, request.fit_size);
+    }
+    if (request.height) {
+        job.height = checked_side("a height", *request.height, request.fit_size);
+    }
+}
+
+std::vector<float> checked_sigmas(const Request& request) {
+    std::vector<float> sigmas = request.sigmas;
+    if (sigmas.back() != 0.0f) {
+        sigmas.push_back(0.0f);
+    }
+    check(!request.steps || static_cast<size_t>(*request.steps) + 1 == sigmas.size(),
+          ErrorKind::bad_argument, "the noise levels given make ", sigmas.size() - 1,
+          " steps, but ", request.steps.value_or(0), " are asked for; leave out one of them");
+    for (size_t i = 0; i < sigmas.size(); ++i) {
+        const bool falls = i == 0 || sigmas[i] < sigmas[i - 1];
+        check(sigmas[i] >= 0.0f && sigmas[i] <= 1.0f && falls, ErrorKind::bad_argument,
+              "noise level ", sigmas[i], " (number ", i + 1,
+              ") is out of order; levels fall from at most 1 to 0, such as 1,0.9,0.7,0");
+    }
+    check(sigmas.size() >= 2, ErrorKind::bad_argument,
+          "noise levels need at least one above 0, such as 1,0.9,0.7,0");
+    return sigmas;
+}
+
+void resolve_steps(const Request& request, const Model& model, Job& job) {
+    job.steps = request.steps.value_or(model.defaults.steps);
+    check(job.steps >= 1 && job.steps <= kMaxSteps, ErrorKind::bad_argument, job.steps,
+          " steps are out of range; use 1 to ", kMaxSteps, " (", model.info.name, " wants ",
+          model.defaults.steps, ")");
+    job.sigmas = request.sigmas.empty() ? schedule(job.latent_w() * job.latent_h(), job.steps)
+                                        : checked_sigmas(request);
+    if (request.init) {
+        const float strength = request.init->strength;
+        check(strength > 0.0f && strength <= 1.0f, ErrorKind::bad_argument, "a strength of ",
+              strength, " is out of range; use more than 0 (keep the picture) up to 1 (ignore it)");
+        const auto n = static_cast<float>(job.sigmas.size() - 1);
+        const auto skipped = static_cast<std::ptrdiff_t>(n - std::min(n * strength, n));
+        job.sigmas.erase(job.sigmas.begin(), job.sigmas.begin() + skipped);
+    }
+    job.steps = static_cast<int>(job.sigmas.size()) - 1;
+}
+
+void resolve_guidance(const Request& request, const Model& model, Job& job) {
+    job.guidance = request.guidance.value_or(model.defaults.guidance);
+    check(std::isfinite(job.guidance) && job.guidance >= 0.0f && job.guidance <= 100.0f,
+          ErrorKind::bad_argument, "a guidance of ", job.guidance,
+          " is out of range; use 0 to 100 (", model.info.name, " wants ", model.defaults.guidance,
+          ")");
+    const bool negative = !request.negative_prompt.empty();
+    if (model.sizes.guidance) {
+        if (negative) {
+            log(LogLevel::warning, model.info.name +
+                                       " has its guidance built in: the negative prompt has no "
+                                       "effect");
+        }
+        return;
+    }
+    if (model.defaults.distilled) {
+        if (job.guidance != 1.0f) {
+            log(LogLevel::warning, concat(model.info.name, " is distilled and takes no guidance: ",
+                                          job.guidance, " has no effect"));
+            job.guidance = 1.0f;
+        }
+        if (negative) {
+            log(LogLevel::warning, model.info.name +
+                                       " is distilled: the negative prompt has no effect; a base "
+                                       "model would use it");
+        }
+        return;
+    }
+    job.two_passes = job.guidance > 1.0f;
+    if (negative && !job.two_passes) {
+        log(LogLevel::warning, concat("the negative prompt has no effect at guidance ",
+                                      job.guidance, "; use more than 1"));
+    }
+}
+
+void resolve_pictures(const Request& request, Job& job) {
+    const int64_t max_pixels =
+        request.references.size() == 1 ? kOneReferencePixels : kEachReferencePixels;
+    for (const Image& reference : request.references) {
+        job.references.push_back(fit_reference(reference, max_pixels));
+    }
+    if (request.init) {
+        job.init = cover(request.init->image, job.width, job.height);
+    }
+}
+
+}  // namespace
+
+int64_t Job::n_reference_tokens() const {
+    int64_t n = 0;
+    for (const Image& reference : references) {
+        n += static_cast<int64_t>(reference.width / kGrid) * (reference.height / kGrid);
+    }
+    return n;
+}
+
+NearestSides nearest_sides(int side) {
+    const int below = std::max(kMinSide, side / kGrid * kGrid);
+    return {below, below + kGrid};
+}
+
+Job resolve(const Request& request, const Model& model) {
+    Job job;
+    job.prompt = request.prompt;
+    job.negative_prompt = request.negative_prompt;
+    resolve_size(request, job);
+    resolve_steps(request, model, job);
+    resolve_guidance(request, model, job);
+    resolve_pictures(request, job);
+    job.generator = parse_generator(request.generator);
+    // The reference draws its random seeds below 2^31 too.
+    job.seed = request.seed.value_or(std::random_device{}() & 0x7fffffffu);
+    job.text_length = request.text_length.value_or(static_cast<int>(model.text.text_length));
+    check(job.text_length >= 1 && job.text_length <= model.text.context_length,
+          ErrorKind::bad_argument, "a text length of ", job.text_length,
+          " tokens is out of range; use 1 to ", model.text.context_length, " (the model wants ",
+          model.text.text_length, ")");
+    job.preview = request.preview;
+    job.noise_file = request.noise_file;
+    job.embeds_file = request.embeds_file;
+    check(model.text_encoder.has_value() || !job.embeds_file.empty(), ErrorKind::bad_file,
+          "no text encoder: add --llm FILE (Qwen3-4B for klein 4B, Qwen3-8B for 9B)");
+    return job;
+}
+
+}  // namespace flux2

@@ -1,0 +1,50 @@
+// A request with every open question answered and everything wrong refused, before any work.
+#pragma once
+
+#include <flux2/flux2.hpp>
+#include "base/random.hpp"
+#include "pipeline/model.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace flux2 {
+
+// Beyond these a request is refused with the memory it would take.
+constexpr int kMaxSide = 4096;
+constexpr size_t kMaxReferences = 16;
+
+// What is to be made.
+struct Job {
+    std::string prompt, negative_prompt;
+    int width = 0, height = 0;
+    int steps = 0;
+    float guidance = 1.0f;
+    bool two_passes = false;  // guidance by a second pass with the negative prompt
+    uint64_t seed = 0;
+    Generator generator = Generator::cuda;
+    std::vector<float> sigmas;  // one more than steps, from high to 0
+    int64_t text_length = 0;
+    std::vector<Image> references;  // sized and cropped as the model takes them
+    std::optional<Image> init;      // of the picture's size
+    bool preview = false;
+    std::filesystem::path noise_file, embeds_file;
+
+    int64_t latent_w() const { return width / 16; }
+    int64_t latent_h() const { return height / 16; }
+    int64_t n_reference_tokens() const;
+};
+
+// Throws bad_argument, saying what would do. Logs a warning for settings that have no effect on
+// this model.
+Job resolve(const Request& request, const Model& model);
+
+// The two multiples of 16 around a side, the smaller at least 64: what to use instead.
+struct NearestSides {
+    int below, above;
+};
+NearestSides nearest_sides(int side);
+
+}  // namespace flux2

@@ -1,0 +1,188 @@
+#include "store/recognise.hpp"
+
+#include "base/check.hpp"
+#include "store/tensor_names.hpp"
+
+#include <array>
+#include <map>
+#include <string_view>
+
+namespace flux2 {
+namespace {
+
+constexpr std::string_view kUseTransformer =
+    "use a FLUX.2 transformer, such as flux-2-klein-4b.safetensors";
+constexpr std::string_view kUseTextEncoder =
+    "klein 4B reads prompts with Qwen3-4B, klein 9B with Qwen3-8B";
+constexpr std::string_view kUseVae =
+    "FLUX.2 has its own autoencoder, ae.safetensors or flux2-vae.safetensors";
+
+// Something people also have, told by a mark in the name of any of its tensors.
+struct Stranger {
+    std::string_view mark;
+    std::string_view what;
+    std::string_view advice;
+};
+
+// The first match wins: adapters and ControlNets repeat names of the model they belong to, whole
+// checkpoints hold text encoders and autoencoders.
+constexpr std::array kStrangers = {
+    Stranger{"lora_A", "an adapter", "give the model it belongs to"},
+    Stranger{"lora_B", "an adapter", "give the model it belongs to"},
+    Stranger{"lora_down", "an adapter", "give the model it belongs to"},
+    Stranger{"lora_up", "an adapter", "give the model it belongs to"},
+    Stranger{".lora.down.", "an adapter", "give the model it belongs to"},
+    Stranger{".lora.up.", "an adapter", "give the model it belongs to"},
+    Stranger{"lokr_w", "an adapter", "give the model it belongs to"},
+    Stranger{"hada_w", "an adapter", "give the model it belongs to"},
+    Stranger{"controlnet_blocks.", "a ControlNet", kUseTransformer},
+    Stranger{"double_blocks.0.img_mod.lin.", "a FLUX.1 transformer", kUseTransformer},
+    Stranger{"vector_in.in_layer.", "a FLUX.1 transformer", kUseTransformer},
+    Stranger{"single_transformer_blocks.0.proj_mlp.", "a FLUX.1 transformer", kUseTransformer},
+    Stranger{"distilled_guidance_layer.", "a Chroma transformer", kUseTransformer},
+    Stranger{"input_blocks.0.0.", "a Stable Diffusion or SDXL model", kUseTransformer},
+    Stranger{"down_blocks.1.attentions.0.", "a Stable Diffusion or SDXL UNet", kUseTransformer},
+    Stranger{"joint_blocks.0.x_block.", "a Stable Diffusion 3 model", kUseTransformer},
+    Stranger{"transformer_blocks.0.img_mod.1.", "a Qwen-Image transformer", kUseTransformer},
+    Stranger{"noise_refiner.0.", "a Z-Image or Lumina transformer", kUseTransformer},
+    Stranger{"layer.0.SelfAttention.q.", "a T5 text encoder", kUseTextEncoder},
+    Stranger{"enc.blk.0.attn_q.", "a T5 text encoder", kUseTextEncoder},
+    Stranger{"text_model.encoder.layers.0.", "a CLIP text encoder", kUseTextEncoder},
+    Stranger{"resblocks.0.attn.in_proj_weight", "a CLIP encoder", kUseTextEncoder},
+    Stranger{"v.blk.0.", "the picture encoder of a language model", kUseTextEncoder},
+    Stranger{"layers.0.pre_feedforward_layernorm.", "a Gemma language model", kUseTextEncoder},
+    Stranger{"blk.0.post_ffw_norm.", "a Gemma language model", kUseTextEncoder},
+    Stranger{"3.pool.0.weight", "a TAEF2 autoencoder, made for previews", kUseVae},
+    Stranger{"layers.2.pool.0.weight", "a TAEF2 autoencoder, made for previews", kUseVae},
+};
+
+std::string find_stranger(const TensorSource& source) {
+    for (const Stranger& stranger : kStrangers) {
+        for (const TensorInfo& tensor : source.tensors()) {
+            if (tensor.name.find(stranger.mark) != std::string::npos) {
+                return concat("is ", stranger.what, " (", tensor.name, "); ", stranger.advice);
+            }
+        }
+    }
+    return {};
+}
+
+// The tensors of a file by their names without prefixes.
+class Names {
+  public:
+    explicit Names(const TensorSource& source) {
+        for (const TensorInfo& tensor : source.tensors()) {
+            names_.emplace(strip_prefix(tensor.name), &tensor);
+        }
+    }
+    const TensorInfo* find(std::string_view name) const {
+        const auto found = names_.find(name);
+        return found == names_.end() ? nullptr : found->second;
+    }
+    bool has(std::string_view name) const { return find(name) != nullptr; }
+
+  private:
+    std::map<std::string_view, const TensorInfo*> names_;
+};
+
+std::optional<RecognisedPart> find_part(const Names& names) {
+    if (names.has("double_stream_modulation_img.lin.weight")) {
+        return RecognisedPart{Component::transformer, Naming::original};
+    }
+    if (names.has("double_stream_modulation_img.linear.weight")) {
+        return RecognisedPart{Component::transformer, Naming::diffusers};
+    }
+    if (names.has("decoder.conv_in.weight") && names.has("bn.running_mean")) {
+        const bool original = names.has("decoder.post_quant_conv.weight");
+        return RecognisedPart{Component::vae, original ? Naming::original : Naming::diffusers};
+    }
+    if (names.has("model.layers.0.self_attn.q_norm.weight")) {
+        return RecognisedPart{Component::text_encoder, Naming::hugging_face};
+    }
+    if (names.has("blk.0.attn_q_norm.weight")) {
+        return RecognisedPart{Component::text_encoder, Naming::llama_cpp};
+    }
+    return std::nullopt;
+}
+
+std::string name_vae(const TensorInfo& decoder_conv_in) {
+    const int64_t channels = decoder_conv_in.shape.ne[2];
+    const char* owner = channels == 4    ? "Stable Diffusion or SDXL"
+                        : channels == 16 ? "FLUX.1 or Stable Diffusion 3"
+                                         : "another model";
+    return concat("is an autoencoder of ", owner, " (", channels,
+                  " latent channels, no bn.running_mean); ", kUseVae);
+}
+
+std::string name_language_model(const TensorInfo* embeddings) {
+    constexpr int64_t kMistralSmallHidden = 5120;
+    if (embeddings != nullptr && embeddings->shape.ne[0] == kMistralSmallHidden) {
+        return concat(
+            "is Mistral Small, the text encoder of FLUX.2 dev, or a language model of its size, "
+            "which this version does not run; ",
+            kUseTextEncoder);
+    }
+    return concat("is a language model without query norms, so not Qwen3; ", kUseTextEncoder);
+}
+
+// What remains when nothing of FLUX.2 was found: kinds that show by what they lack.
+std::string name_remains(const Names& names) {
+    if (const TensorInfo* conv_in = names.find("decoder.conv_in.weight")) {
+        return name_vae(*conv_in);
+    }
+    if (names.has("conv_in.weight") && names.has("up.3.block.0.conv1.weight")) {
+        return "is a decoder without its encoder; use the whole autoencoder, ae.safetensors or "
+               "full_encoder_small_decoder.safetensors";
+    }
+    if (names.has("model.layers.0.self_attn.q_proj.weight")) {
+        return name_language_model(names.find("model.embed_tokens.weight"));
+    }
+    if (names.has("model.language_model.layers.0.self_attn.q_proj.weight")) {
+        return name_language_model(names.find("model.language_model.embed_tokens.weight"));
+    }
+    if (names.has("blk.0.attn_q.weight")) {
+        return name_language_model(names.find("token_embd.weight"));
+    }
+    return {};
+}
+
+}  // namespace
+
+const char* to_string(Component component) {
+    switch (component) {
+        case Component::transformer:
+            return "transformer";
+        case Component::text_encoder:
+            return "text encoder";
+        case Component::vae:
+            return "autoencoder";
+    }
+    return "?";
+}
+
+const char* to_string(Naming naming) {
+    switch (naming) {
+        case Naming::original:
+            return "original names";
+        case Naming::diffusers:
+            return "diffusers names";
+        case Naming::hugging_face:
+            return "Hugging Face names";
+        case Naming::llama_cpp:
+            return "llama.cpp names";
+    }
+    return "?";
+}
+
+Identity identify(const TensorSource& source) {
+    if (std::string stranger = find_stranger(source); !stranger.empty()) {
+        return {{}, std::move(stranger)};
+    }
+    const Names names(source);
+    if (const auto part = find_part(names)) {
+        return {part, {}};
+    }
+    return {{}, name_remains(names)};
+}
+
+}  // namespace flux2

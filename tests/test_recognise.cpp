@@ -1,0 +1,106 @@
+// Files that are not of FLUX.2 are named for what they are. The marks are tensor names as the
+// models' own repositories have them.
+#include "store/checkpoint.hpp"
+#include "store/recognise.hpp"
+#include "support.hpp"
+
+#include <doctest/doctest.h>
+
+namespace flux2 {
+namespace {
+
+using test::counting_tensor;
+
+Identity identity_of(const std::vector<test::TestTensor>& tensors) {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "x.safetensors", test::safetensors_of(tensors));
+    return identify(TensorSource::open(folder / "x.safetensors"));
+}
+
+struct Case {
+    std::string tensor, what, advice;
+};
+
+TEST_CASE("well-known models of other families are named, with what would fit") {
+    for (const Case& c :
+         {Case{"double_blocks.0.img_mod.lin.weight", "FLUX.1", "flux-2-klein"},
+          Case{"model.diffusion_model.vector_in.in_layer.weight", "FLUX.1", "flux-2-klein"},
+          Case{"single_transformer_blocks.0.proj_mlp.weight", "FLUX.1", "flux-2-klein"},
+          Case{"model.diffusion_model.input_blocks.0.0.weight", "SDXL", "flux-2-klein"},
+          Case{"down_blocks.1.attentions.0.proj_in.weight", "UNet", "flux-2-klein"},
+          Case{"joint_blocks.0.x_block.attn.qkv.weight", "Stable Diffusion 3", "flux-2-klein"},
+          Case{"encoder.block.0.layer.0.SelfAttention.q.weight", "T5", "Qwen3-4B"},
+          Case{"enc.blk.0.attn_q.weight", "T5", "Qwen3-4B"},
+          Case{"text_model.encoder.layers.0.self_attn.q_proj.weight", "CLIP", "Qwen3-4B"},
+          Case{"v.blk.0.attn_q.weight", "picture encoder", "Qwen3-4B"},
+          Case{"transformer.transformer_blocks.0.attn.to_q.lora_A.weight", "adapter", "belongs"},
+          Case{"lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight", "adapter", "belongs"},
+          Case{"transformer_blocks.0.attn.to_q.lora.up.weight", "adapter", "belongs"},
+          Case{"decoder.layers.2.pool.0.weight", "TAEF2", "ae.safetensors"}}) {
+        CAPTURE(c.tensor);
+        const Identity identity = identity_of({counting_tensor(c.tensor, {1})});
+        CHECK_FALSE(identity.part);
+        CHECK(identity.stranger.find("is ") == 0);
+        CHECK(identity.stranger.find(c.what) != std::string::npos);
+        CHECK(identity.stranger.find(c.tensor) != std::string::npos);
+        CHECK(identity.stranger.find(c.advice) != std::string::npos);
+    }
+}
+
+TEST_CASE("autoencoders of other models are told by their latent channels") {
+    for (const auto& [channels, owner] :
+         {std::pair{4, "SDXL"}, {16, "FLUX.1"}, {8, "another model"}}) {
+        const std::string text =
+            identity_of({counting_tensor("decoder.conv_in.weight", {3, 3, channels, 2})}).stranger;
+        CHECK(text.find(owner) != std::string::npos);
+        CHECK(text.find(std::to_string(channels) + " latent channels") != std::string::npos);
+        CHECK(text.find("flux2-vae.safetensors") != std::string::npos);
+    }
+}
+
+TEST_CASE("a whole Stable Diffusion checkpoint is not taken for the autoencoder in it") {
+    const Identity identity =
+        identity_of({counting_tensor("first_stage_model.decoder.conv_in.weight", {3, 3, 4, 2}),
+                     counting_tensor("model.diffusion_model.input_blocks.0.0.weight", {1})});
+    CHECK(identity.stranger.find("Stable Diffusion or SDXL model") != std::string::npos);
+}
+
+TEST_CASE("Mistral is told from other language models by its width") {
+    const auto layer = counting_tensor("model.layers.0.self_attn.q_proj.weight", {1});
+    const auto wide = identity_of({layer, counting_tensor("model.embed_tokens.weight", {5120, 1})});
+    CHECK(wide.stranger.find("Mistral Small") != std::string::npos);
+    CHECK(wide.stranger.find("Qwen3-8B") != std::string::npos);
+    const auto other =
+        identity_of({layer, counting_tensor("model.embed_tokens.weight", {2048, 1})});
+    CHECK(other.stranger.find("without query norms") != std::string::npos);
+    const auto gguf = identity_of({counting_tensor("blk.0.attn_q.weight", {1}),
+                                   counting_tensor("token_embd.weight", {5120, 1})});
+    CHECK(gguf.stranger.find("Mistral Small") != std::string::npos);
+}
+
+TEST_CASE("Gemma has query norms too, but is not Qwen3") {
+    const Identity identity = identity_of({counting_tensor("blk.0.attn_q_norm.weight", {1}),
+                                           counting_tensor("blk.0.post_ffw_norm.weight", {1})});
+    CHECK_FALSE(identity.part);
+    CHECK(identity.stranger.find("Gemma") != std::string::npos);
+}
+
+TEST_CASE("a bare decoder is refused as one") {
+    const Identity bare = identity_of({counting_tensor("conv_in.weight", {3, 3, 32, 2}),
+                                       counting_tensor("up.3.block.0.conv1.weight", {1})});
+    CHECK(bare.stranger.find("decoder without its encoder") != std::string::npos);
+}
+
+TEST_CASE("an unknown file has no name, a part has no other") {
+    const Identity unknown = identity_of({counting_tensor("some.weight", {1})});
+    CHECK_FALSE(unknown.part);
+    CHECK(unknown.stranger.empty());
+    const Identity part =
+        identity_of({counting_tensor("double_stream_modulation_img.lin.weight", {1})});
+    REQUIRE(part.part);
+    CHECK(part.part->component == Component::transformer);
+    CHECK(part.stranger.empty());
+}
+
+}  // namespace
+}  // namespace flux2
