@@ -4,11 +4,11 @@ set -u
 cd "$(dirname "$0")/.."
 status=0
 
-# Includes of our own rooms ("room/file.hpp") in folder $1 must match $2, or be the single header $4; ggml is allowed
+# Includes of our own rooms ("room/file.hpp") in folder or file $1 must match $2, or be the single header $4; ggml is allowed
 # when $3 is yes.
 check_room() {
     local folder=$1 allowed=$2 ggml=$3 also=${4:-none} found
-    [ -d "$folder" ] || return 0
+    [ -e "$folder" ] || return 0
     found=$(grep -rnE '^#include "[a-z_]+/' "$folder" --include='*.[ch]pp' --include='*.cu' | grep -vE "#include \"(($allowed)/|$also)")
     if [ "$ggml" = no ]; then
         found+=$(grep -rnE '^#include [<"](ggml|gguf)' "$folder" --include='*.[ch]pp')
@@ -26,6 +26,7 @@ check_room flux2/store 'base|store' yes
 check_room flux2/compute 'base|store|compute' yes
 check_room flux2/models 'base|compute|models' yes store/inventory.hpp
 check_room flux2/pipeline 'base|image|text|store|compute|models|pipeline' yes
+check_room flux2/c_api.cpp 'base' no
 check_room convert 'base|store' no
 
 # In store/ only the files about ggml's own formats know ggml.

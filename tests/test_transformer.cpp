@@ -205,6 +205,68 @@ TEST_CASE("a converted file computes the same as its source") {
     CHECK(Transformer(backend, converted).predict(input).data == expected.data);
 }
 
+TEST_CASE("streamed blocks compute the same as resident ones, step after step") {
+    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
+    const SmallModel model(sizes);
+    const Backend backend("CPU");
+    const Checkpoint checkpoint = Checkpoint::open(model.path());
+    Transformer resident(backend, checkpoint);
+    Transformer streamed(backend, checkpoint, {.type = {}, .stream_blocks = true});
+    // Three blocks in two places: an odd number, so that the first one is fetched anew each step.
+    for (const float timestep : {1.0f, 0.7f, 0.2f}) {
+        TransformerInput input = small_input(sizes, 2);
+        input.timestep = timestep;
+        CHECK(streamed.predict(input).data == resident.predict(input).data);
+    }
+    CHECK(streamed.weight_memory().own.host > resident.weight_memory().own.host);
+}
+
+TEST_CASE("what is measured is what is allocated") {
+    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
+    const SmallModel model(sizes);
+    const Checkpoint checkpoint = Checkpoint::open(model.path());
+    const Backend backend("CPU", 2);
+    const Backend measuring("CPU", 2, BackendUse::measure);
+    for (const bool stream : {false, true}) {
+        const WeightOptions options{.type = TensorType::f16, .stream_blocks = stream};
+        Transformer real(backend, checkpoint, options);
+        Transformer measured(measuring, checkpoint, options);
+        for (const ReferenceMode mode : {ReferenceMode::joint, ReferenceMode::extract}) {
+            const TransformerShape shape{mode, 6, 3, 5};
+            real.reserve(shape);
+            measured.reserve(shape);
+            CHECK(measured.compute_memory().host == real.compute_memory().host);
+            CHECK(measured.compute_memory().host > 0);
+        }
+        CHECK(measured.weight_memory().own.host == real.weight_memory().own.host);
+        CHECK(measured.weight_memory().own.host > 0);
+    }
+}
+
+TEST_CASE("a raised flag cancels a computation, and progress counts blocks") {
+    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
+    const SmallModel model(sizes);
+    Backend backend("CPU");
+    const Checkpoint checkpoint = Checkpoint::open(model.path());
+    Transformer transformer(backend, checkpoint);
+    std::atomic<bool> cancel = false;
+    backend.set_cancel(&cancel);
+    std::vector<double> shares;
+    backend.set_on_progress([&](double share) { shares.push_back(share); });
+    const HostTensor whole = transformer.predict(small_input(sizes, 0));
+    CHECK(shares == std::vector<double>{1.0 / 3, 2.0 / 3, 1.0});
+    backend.set_on_progress([&](double share) { cancel = share > 0.5; });
+    const auto error = test::error_of([&] { transformer.predict(small_input(sizes, 0)); });
+    CHECK(error.kind == ErrorKind::cancelled);
+    // Afterwards it works as before.
+    cancel = false;
+    backend.set_on_progress({});
+    CHECK(transformer.predict(small_input(sizes, 0)).data == whole.data);
+    // What a callback throws arrives.
+    backend.set_on_progress([](double) { throw Error(ErrorKind::bad_argument, "enough"); });
+    CHECK(test::error_of([&] { transformer.predict(small_input(sizes, 0)); }).mentions("enough"));
+}
+
 TEST_CASE("inputs of another model are refused") {
     const TransformerSizes sizes = small_sizes(/*guidance=*/false);
     const SmallModel model(sizes);

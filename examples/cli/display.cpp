@@ -142,6 +142,8 @@ void Display::picture(const std::filesystem::path& file, const Result& result,
         done["file"] = file.string();
         done["seconds"] = to_json(result.timings);
         done["prompt_cached"] = result.prompt_cached;
+        done["device_peak_bytes"] = result.device_peak;
+        done["host_peak_bytes"] = result.host_peak;
         event(done);
         return;
     }

@@ -95,15 +95,18 @@ void Weights::load() {
         // Never written to: weights are constants of every graph.
         auto* base = const_cast<std::byte*>(file.bytes().data());
         mapped_.emplace_back(ggml_backend_cpu_buffer_from_ptr(base, file.bytes().size()));
+        // Schedulers then compute beside the weights instead of copying them to a device.
+        ggml_backend_buffer_set_usage(mapped_.back().get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     }
     std::vector<const Bound*> in_ram, on_device, streamed;
     for (const Bound& bound : bound_) {
-        const bool host = bound.in_ram || backend_.is_cpu();
+        const bool stream = streams() && bound.block != kNoBlock;
+        const bool host = bound.in_ram || (backend_.is_cpu() && !stream);
         if (host && try_map(bound)) {
             memory_.mapped += ggml_nbytes(bound.tensor);
         } else if (bound.in_ram) {
             in_ram.push_back(&bound);
-        } else if (streams() && bound.block != kNoBlock) {
+        } else if (stream) {
             streamed.push_back(&bound);
         } else {
             on_device.push_back(&bound);
@@ -133,98 +136,27 @@ void Weights::place(const std::vector<const Bound*>& group, ggml_backend_buffer_
     }
 }
 
-// Lays the blocks out in RAM, and on the device every other one over the same memory.
 void Weights::place_blocks(const std::vector<const Bound*>& group) {
     if (group.empty()) {
         return;
     }
-    const ggml_backend_buffer_type_t type = backend_.buffer_type();
-    std::array<uint64_t, kSlots> slot_bytes = {};
-    uint64_t ram_bytes = 0;
-    stream_.blocks.resize(n_blocks_);
-    std::vector<uint64_t> block_bytes(n_blocks_);
+    stream_.emplace(backend_, checkpoint_.file());
     for (const Bound* bound : group) {
-        const auto block = static_cast<size_t>(bound->block);
-        stream_.blocks[block].push_back({bound->tensor, ram_bytes});
-        ram_bytes += GGML_PAD(ggml_nbytes(bound->tensor), kAlignment);
-        block_bytes[block] += GGML_PAD(ggml_backend_buft_get_alloc_size(type, bound->tensor),
-                                       ggml_backend_buft_get_alignment(type));
-        slot_bytes[block % kSlots] = std::max(slot_bytes[block % kSlots], block_bytes[block]);
+        stream_->add(static_cast<size_t>(bound->block), bound->tensor);
     }
-    memory_.own += {.device = slot_bytes[0] + slot_bytes[1], .host = ram_bytes};
-    allocate_slots(slot_bytes);
-    if (backend_.measures_only()) {
-        return;
-    }
-    stream_.ram.reset(ggml_backend_buft_alloc_buffer(backend_.upload_buffer_type(), ram_bytes));
-    check(stream_.ram != nullptr, ErrorKind::out_of_memory, checkpoint_.file(), ": ",
-          ram_bytes / 1000000, " MB of weights do not fit into RAM; use a smaller type");
-    stream_.queue = backend_.make_upload_queue();
-    auto* ram = static_cast<std::byte*>(ggml_backend_buffer_get_base(stream_.ram.get()));
-    for (const Bound* bound : group) {
-        const std::vector<StreamedTensor>& block =
-            stream_.blocks[static_cast<size_t>(bound->block)];
-        const auto place = std::find_if(block.begin(), block.end(), [&](const StreamedTensor& t) {
-            return t.tensor == bound->tensor;
+    stream_->allocate();
+    memory_.own += stream_->memory();
+    for (size_t i = 0; i < group.size() && !backend_.measures_only(); ++i) {
+        encode(*group[i], [&](uint64_t offset, std::span<const std::byte> bytes) {
+            std::copy(bytes.begin(), bytes.end(), stream_->ram_of(i) + offset);
         });
-        encode(*bound, [&](uint64_t offset, std::span<const std::byte> bytes) {
-            std::copy(bytes.begin(), bytes.end(), ram + place->offset + offset);
-        });
-    }
-}
-
-// Two buffers on the device; the tensors of block i point into buffer i % 2.
-void Weights::allocate_slots(const std::array<uint64_t, kSlots>& slot_bytes) {
-    const ggml_backend_buffer_type_t type = backend_.buffer_type();
-    for (size_t slot = 0; slot < kSlots; ++slot) {
-        TensorBuffer buffer;
-        buffer.bytes = slot_bytes[slot];
-        buffer.buffer.reset(
-            ggml_backend_buft_alloc_buffer(type, backend_.measures_only() ? 0 : buffer.bytes));
-        check(buffer.buffer != nullptr, ErrorKind::out_of_memory, checkpoint_.file(),
-              ": two of its blocks take ", (slot_bytes[0] + slot_bytes[1]) / 1000000,
-              " MB, which do not fit into the memory of ", backend_.name());
-        ggml_backend_buffer_set_usage(buffer.buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-        for (size_t block = slot; block < stream_.blocks.size(); block += kSlots) {
-            auto* at = static_cast<std::byte*>(ggml_backend_buffer_get_base(buffer.buffer.get()));
-            for (const StreamedTensor& streamed : stream_.blocks[block]) {
-                if (backend_.measures_only()) {
-                    streamed.tensor->buffer = buffer.buffer.get();
-                    continue;
-                }
-                ggml_backend_tensor_alloc(buffer.buffer.get(), streamed.tensor, at);
-                at += GGML_PAD(ggml_backend_buft_get_alloc_size(type, streamed.tensor),
-                               ggml_backend_buft_get_alignment(type));
-            }
-        }
-        buffers_.push_back(std::move(buffer));
     }
 }
 
 void Weights::enter_block(size_t i) {
-    if (stream_.blocks.empty()) {
-        return;
+    if (stream_) {
+        stream_->enter(i);
     }
-    upload_block(i);  // nothing to do unless it is the very first
-    ggml_backend_synchronize(stream_.queue.get());
-    const size_t next = (i + 1) % n_blocks_;
-    if (next % kSlots != i % kSlots) {
-        upload_block(next);
-    }
-}
-
-void Weights::upload_block(size_t i) {
-    std::optional<size_t>& in_slot = stream_.in_slot[i % kSlots];
-    if (in_slot == i) {
-        return;
-    }
-    const auto* ram =
-        static_cast<const std::byte*>(ggml_backend_buffer_get_base(stream_.ram.get()));
-    for (const StreamedTensor& streamed : stream_.blocks[i]) {
-        ggml_backend_tensor_set_async(stream_.queue.get(), streamed.tensor, ram + streamed.offset,
-                                      0, ggml_nbytes(streamed.tensor));
-    }
-    in_slot = i;
 }
 
 // Points the tensor into the mapped file when the bytes there are already what it needs.

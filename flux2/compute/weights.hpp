@@ -3,11 +3,11 @@
 #pragma once
 
 #include "compute/backend.hpp"
+#include "compute/block_stream.hpp"
 #include "store/checkpoint.hpp"
 
 #include <ggml-cpp.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -22,8 +22,7 @@ namespace flux2 {
 struct WeightOptions {
     // The type of matrices in memory; unset: as the file has them. F8 and F64 become BF16 and F32.
     std::optional<TensorType> type;
-    // Blocks stay in RAM and take turns in two places on the device, the next one arriving while
-    // one is computed. No effect on the CPU.
+    // Blocks stay in RAM and take turns on the device (compute/block_stream).
     bool stream_blocks = false;
 };
 
@@ -53,17 +52,14 @@ class Weights {
 
     // Allocates and fills everything declared. Throws out_of_memory, or cancelled.
     void load();
-    // Streamed blocks: makes block i ready to compute and sends for the next one. The block before
-    // it must have been computed.
+    // To be called before block i is computed when blocks are streamed.
     void enter_block(size_t i);
-    bool streams() const { return options_.stream_blocks && !backend_.is_cpu(); }
+    bool streams() const { return options_.stream_blocks; }
 
     const WeightMemory& memory() const { return memory_; }
 
   private:
     static constexpr int kNoBlock = -1;
-    static constexpr size_t kSlots = 2;
-
     struct Bound {
         ggml_tensor* tensor;
         const ModelTensor* source;
@@ -78,9 +74,7 @@ class Weights {
     bool try_map(const Bound& bound);
     void place(const std::vector<const Bound*>& group, ggml_backend_buffer_type_t type);
     void place_blocks(const std::vector<const Bound*>& group);
-    void allocate_slots(const std::array<uint64_t, kSlots>& slot_bytes);
     void encode(const Bound& bound, const Write& write) const;
-    void upload_block(size_t i);
 
     const Backend& backend_;
     const Checkpoint& checkpoint_;
@@ -92,17 +86,7 @@ class Weights {
     std::vector<ggml_backend_buffer_ptr> mapped_;  // one per file of the checkpoint
     std::vector<TensorBuffer> buffers_;
     WeightMemory memory_;
-
-    struct StreamedTensor {
-        ggml_tensor* tensor;
-        uint64_t offset;  // in the RAM copy
-    };
-    struct {
-        ggml_backend_buffer_ptr ram;
-        ggml_backend_ptr queue;
-        std::vector<std::vector<StreamedTensor>> blocks;
-        std::array<std::optional<size_t>, kSlots> in_slot;  // which block lies there
-    } stream_;
+    std::optional<BlockStream> stream_;
 };
 
 }  // namespace flux2

@@ -103,6 +103,20 @@ Vae& Parts::vae() {
     return *vae_;
 }
 
+MemoryUse Parts::memory() const {
+    MemoryUse use;
+    const auto add = [&](const auto& model) {
+        if (model) {
+            use += model->weight_memory().own;
+            use += model->compute_memory();
+        }
+    };
+    add(text_encoder_);
+    add(transformer_);
+    add(vae_);
+    return use;
+}
+
 void Parts::free(Part part) {
     switch (part) {
         case Part::text_encoder:

@@ -52,6 +52,8 @@ class Parts {
     Transformer& transformer();
     Vae& vae();
 
+    // What the loaded parts have allocated.
+    MemoryUse memory() const;
     void free(Part part);
     void free_all();
 

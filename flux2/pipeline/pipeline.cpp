@@ -138,6 +138,7 @@ struct Pipeline::Impl {
     Conditioning condition(const Job& job, Result& result, const Reporter& reporter);
     HostTensor encode_picture(const Image& image);
     void prepare_preview();
+    void note_memory(Result& result) const;
     HostTensor first_latents(const Job& job, const std::optional<HostTensor>& init);
     HostTensor denoise(const Job& job, const Conditioning& conditioning, const HostTensor& start,
                        const Reporter& reporter);
@@ -216,6 +217,7 @@ Conditioning Pipeline::Impl::condition(const Job& job, Result& result, const Rep
             prompts.push_back({job.negative_prompt, job.text_length});
         }
         prepare_features(prompts, reporter);
+        note_memory(result);
         conditioning.txt = features.get(prompts.front());
         if (job.two_passes) {
             conditioning.negative_txt = features.get(prompts.back());
@@ -239,6 +241,12 @@ Conditioning Pipeline::Impl::condition(const Job& job, Result& result, const Rep
     }
     result.timings.encode_references = seconds_since(start) - (parts.load_seconds() - loaded_vae);
     return conditioning;
+}
+
+void Pipeline::Impl::note_memory(Result& result) const {
+    const MemoryUse use = parts.memory();
+    result.device_peak = std::max(result.device_peak, use.device);
+    result.host_peak = std::max(result.host_peak, use.host);
 }
 
 void Pipeline::Impl::prepare_preview() {
@@ -324,6 +332,8 @@ Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
     const Conditioning conditioning = condition(job, result, reporter);
     result.prompt_cached = job.embeds_file.empty() && !loads.encoder_loaded();
 
+    note_memory(result);
+
     // 2. What the loop starts from.
     std::optional<HostTensor> init;
     if (job.init) {
@@ -333,6 +343,7 @@ Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
         prepare_preview();
     }
     const HostTensor start = first_latents(job, init);
+    note_memory(result);
 
     // 3. The loop.
     auto began = Clock::now();
@@ -340,6 +351,8 @@ Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
     const HostTensor tokens =
         parts.run(Part::transformer, [&] { return denoise(job, conditioning, start, reporter); });
     result.timings.denoise = seconds_since(began) - (parts.load_seconds() - loaded_before_loop);
+
+    note_memory(result);
 
     // 4. Pixels.
     began = Clock::now();
@@ -354,6 +367,7 @@ Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
     });
     result.timings.decode = seconds_since(began) - (parts.load_seconds() - loaded_before_decoding);
     result.timings.load = parts.load_seconds() - loaded;
+    note_memory(result);
     if (!options.keep_loaded) {
         parts.free_all();
     }

@@ -142,6 +142,8 @@ struct Result {
     std::vector<float> sigmas;
     bool prompt_cached = false;  // the text encoder was not needed
     Timings timings;
+    // The most that weights and computation took at a time, as allocated.
+    uint64_t device_peak = 0, host_peak = 0;
 };
 
 // ---- Memory ----
