@@ -11,11 +11,11 @@ namespace {
 
 constexpr int64_t kPixelBytes = 3 * (sizeof(float) + 1);  // as planes and as bytes
 
-// The program itself: libraries' data, thread stacks, file directories (measured; see
-// docs/benchmarks.md).
-constexpr uint64_t kProgramBytes = 12'000'000;
-// A token of the vocabulary with its merges and hash tables (measured with Qwen3's).
-constexpr uint64_t kVocabularyEntryBytes = 600;
+// Measured with Qwen3's vocabulary: the program itself; a token and its merge as the file's
+// metadata hold them, which stay while the file is open; a token in the tokenizer's tables.
+constexpr uint64_t kProgramBytes = 4'000'000;
+constexpr uint64_t kTokenMetadataBytes = 128;
+constexpr uint64_t kTokenizerEntryBytes = 600;
 
 StageMemory stage(const char* name, const WeightMemory& weights, const MemoryUse& compute) {
     StageMemory memory;
@@ -38,6 +38,15 @@ uint64_t device_bytes(const StageMemory& stage) {
 
 uint64_t host_bytes(const StageMemory& stage) {
     return stage.host_weights + stage.host_compute;
+}
+
+// What stays in memory from the first stage to the last.
+uint64_t program_bytes(const Model& model) {
+    if (!model.text_encoder || model.text_encoder->source().format() != FileFormat::gguf) {
+        return kProgramBytes;
+    }
+    const auto vocabulary = static_cast<uint64_t>(read_qwen3_sizes(*model.text_encoder).vocabulary);
+    return kProgramBytes + vocabulary * kTokenMetadataBytes;
 }
 
 uint64_t feature_bytes(const Job& job, const Model& model) {
@@ -67,7 +76,7 @@ StageMemory MemoryPlanner::text_encoder(const Job& job, Placement placement) {
                 weight_options(options_, placement));
     qwen3.reserve(job.text_length);
     StageMemory memory = stage("text encoder", qwen3.weight_memory(), qwen3.compute_memory());
-    memory.host_compute += static_cast<uint64_t>(qwen3.sizes().vocabulary) * kVocabularyEntryBytes;
+    memory.host_compute += static_cast<uint64_t>(qwen3.sizes().vocabulary) * kTokenizerEntryBytes;
     return memory;
 }
 
@@ -88,8 +97,9 @@ StageMemory MemoryPlanner::transformer(const Job& job, Placement placement) {
     }
     StageMemory memory = stage("transformer", transformer.weight_memory(), compute);
     const auto token_bytes = static_cast<uint64_t>(model_.sizes.channels) * sizeof(float);
-    // Latents, their velocities and the copies on their way to the graph.
-    memory.host_compute += token_bytes * static_cast<uint64_t>(5 * shape.n_img + 3 * shape.n_ref);
+    // The features' copies for the loop; latents, their velocities and copies on their way.
+    memory.host_compute += 2 * feature_bytes(job, model_) +
+                           token_bytes * static_cast<uint64_t>(5 * shape.n_img + 3 * shape.n_ref);
     return memory;
 }
 
@@ -123,7 +133,7 @@ MemoryPlan MemoryPlanner::plan(const Job& job, const std::array<Placement, kPart
     MemoryPlan plan;
     const auto add = [&](StageMemory memory, Part part) {
         memory.placement = name_of(of(part));
-        memory.host_compute += kProgramBytes + feature_bytes(job, model_);
+        memory.host_compute += program_bytes(model_) + feature_bytes(job, model_);
         plan.stages.push_back(std::move(memory));
     };
     if (model_.text_encoder && job.embeds_file.empty()) {

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <utility>
 
 namespace flux2 {
@@ -329,7 +330,7 @@ Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
     const LoadWatch loads(parts, reporter);
 
     // 1. Prompt and reference pictures.
-    const Conditioning conditioning = condition(job, result, reporter);
+    std::optional<Conditioning> conditioning = condition(job, result, reporter);
     result.prompt_cached = job.embeds_file.empty() && !loads.encoder_loaded();
 
     note_memory(result);
@@ -349,7 +350,8 @@ Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
     auto began = Clock::now();
     const double loaded_before_loop = parts.load_seconds();
     const HostTensor tokens =
-        parts.run(Part::transformer, [&] { return denoise(job, conditioning, start, reporter); });
+        parts.run(Part::transformer, [&] { return denoise(job, *conditioning, start, reporter); });
+    conditioning.reset();
     result.timings.denoise = seconds_since(began) - (parts.load_seconds() - loaded_before_loop);
 
     note_memory(result);
