@@ -1,8 +1,8 @@
 #include "convert.hpp"
 
 #include "base/check.hpp"
-#include "store/sha256.hpp"
 #include "store/inventory.hpp"
+#include "store/sha256.hpp"
 
 #include <algorithm>
 #include <future>
@@ -106,8 +106,8 @@ void plan_transformer(Plan& plan, const ConvertOptions& options) {
     const Checkpoint& checkpoint = *plan.checkpoint;
     const TransformerSizes sizes = read_transformer_sizes(checkpoint);
     const VariantChoice choice = decide_variant(checkpoint, sizes, options.variant);
-    MetadataResult result =
-        transformer_metadata(checkpoint, sizes, choice.variant, *options.types.file_type);
+    MetadataResult result = transformer_metadata(checkpoint, sizes, choice.variant,
+                                                 options.defaults, *options.types.file_type);
     plan.metadata = std::move(result.metadata);
     plan.summary =
         concat(result.name, " transformer, ", sizes.n_double, " double and ", sizes.n_single,

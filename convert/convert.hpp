@@ -20,6 +20,7 @@ namespace flux2::convert {
 struct ConvertOptions {
     TypeRequest types;
     std::optional<Variant> variant;
+    DefaultOptions defaults;
     TextEncoderOptions text_encoder;
     bool allow_requantize = false;
     int n_threads = 1;

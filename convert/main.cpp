@@ -45,6 +45,10 @@ cxxopts::Options describe_options() {
         ("tensor-type", "REGEX=TYPE: another type for tensors whose name matches (repeatable)",
          cxxopts::value<std::vector<std::string>>())  //
         ("variant", "klein, base, kv or dev, where the file does not tell",
+         cxxopts::value<std::string>())                                                          //
+        ("default-steps", "transformer: steps when the user names none", cxxopts::value<int>())  //
+        ("default-guidance", "transformer: likewise", cxxopts::value<float>())                   //
+        ("default-size", "transformer: likewise, such as 1024x1024",
          cxxopts::value<std::string>())  //
         ("tokenizer", "tokenizer.json for a text encoder that has none beside it",
          cxxopts::value<std::string>())                                               //
@@ -75,6 +79,39 @@ std::vector<int64_t> parse_layers(const std::string& text) {
     return layers;
 }
 
+// "1024x768"
+DefaultOptions::Size parse_size(const std::string& text) {
+    const size_t x = text.find('x');
+    const auto side = [&](const std::string& digits) {
+        const bool number = !digits.empty() && digits.size() <= 4 &&
+                            digits.find_first_not_of("0123456789") == std::string::npos;
+        const int value = number ? std::stoi(digits) : 0;
+        check(value >= 64 && value <= 4096 && value % 16 == 0, ErrorKind::bad_argument,
+              "--default-size ", text,
+              " is no size such as 1024x768; sides are multiples of 16 from 64 to 4096");
+        return value;
+    };
+    return {side(text.substr(0, x)), side(x == std::string::npos ? "" : text.substr(x + 1))};
+}
+
+DefaultOptions read_defaults(const cxxopts::ParseResult& args) {
+    DefaultOptions defaults;
+    if (args.count("default-steps") > 0) {
+        defaults.steps = args["default-steps"].as<int>();
+        check(*defaults.steps >= 1 && *defaults.steps <= 1000, ErrorKind::bad_argument,
+              "--default-steps ", *defaults.steps, " is out of range; use 1 to 1000");
+    }
+    if (args.count("default-guidance") > 0) {
+        defaults.guidance = args["default-guidance"].as<float>();
+        check(*defaults.guidance >= 0 && *defaults.guidance <= 100, ErrorKind::bad_argument,
+              "--default-guidance ", *defaults.guidance, " is out of range; use 0 to 100");
+    }
+    if (args.count("default-size") > 0) {
+        defaults.size = parse_size(args["default-size"].as<std::string>());
+    }
+    return defaults;
+}
+
 ConvertOptions read_options(const cxxopts::ParseResult& args) {
     ConvertOptions options;
     options.types.file_type = &parse_file_type(args["type"].as<std::string>());
@@ -86,6 +123,7 @@ ConvertOptions read_options(const cxxopts::ParseResult& args) {
     if (args.count("variant") > 0) {
         options.variant = parse_variant(args["variant"].as<std::string>());
     }
+    options.defaults = read_defaults(args);
     if (args.count("tokenizer") > 0) {
         options.text_encoder.tokenizer = args["tokenizer"].as<std::string>();
     }

@@ -80,9 +80,16 @@ void set_qwen3(Metadata& metadata, const Qwen3Sizes& sizes, const TextConfig& co
 }  // namespace
 
 MetadataResult transformer_metadata(const Checkpoint& checkpoint, const TransformerSizes& sizes,
-                                    Variant variant, const FileType& type) {
+                                    Variant variant, const DefaultOptions& options,
+                                    const FileType& type) {
     constexpr float kRopeTheta = 2000.0f;
-    const SamplingDefaults defaults = sampling_defaults(variant);
+    SamplingDefaults defaults = sampling_defaults(checkpoint, variant);
+    defaults.steps = options.steps.value_or(defaults.steps);
+    defaults.guidance = options.guidance.value_or(defaults.guidance);
+    if (options.size) {
+        defaults.width = options.size->width;
+        defaults.height = options.size->height;
+    }
     const std::string name = display_name(variant, sizes);
     const std::vector<int32_t> axes(4, static_cast<int32_t>(sizes.head_dim / 4));
     Metadata metadata = inherited(checkpoint);
@@ -92,6 +99,8 @@ MetadataResult transformer_metadata(const Checkpoint& checkpoint, const Transfor
     metadata.set("flux2.distilled", defaults.distilled);
     metadata.set("flux2.default_steps", u32(defaults.steps));
     metadata.set("flux2.default_guidance", defaults.guidance);
+    metadata.set("flux2.default_width", u32(defaults.width));
+    metadata.set("flux2.default_height", u32(defaults.height));
     metadata.set("flux2.text_width", u32(sizes.text_width));
     metadata.set("flux2.rope_theta", kRopeTheta);
     metadata.set("flux2.rope_axes", axes);

@@ -24,8 +24,19 @@ struct MetadataResult {
     std::vector<std::string> warnings;
 };
 
+// What a transformer is run with when the user does not say; unset: the file's or the variant's.
+struct DefaultOptions {
+    struct Size {
+        int width, height;
+    };
+    std::optional<int> steps;
+    std::optional<float> guidance;
+    std::optional<Size> size;
+};
+
 MetadataResult transformer_metadata(const Checkpoint& checkpoint, const TransformerSizes& sizes,
-                                    Variant variant, const FileType& type);
+                                    Variant variant, const DefaultOptions& options,
+                                    const FileType& type);
 
 MetadataResult vae_metadata(const Checkpoint& checkpoint, const FileType& type);
 

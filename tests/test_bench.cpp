@@ -130,25 +130,11 @@ TEST_CASE("references take part in every block but not in the result") {
 
 TEST_CASE("bad arguments of bench exit with 2 and one sentence") {
     const std::string vae = " --vae " + file("vae");
-    for (const std::string arguments : {"model.gguf",
-                                        "-W wide",
-                                        "-W 48",
-                                        "-H 4112",
-                                        "-W 100",
-                                        "-H -64",
-                                        "--repeat 0",
-                                        "--repeat many",
-                                        "--threads -1",
-                                        "-t 100000",
-                                        "--references -1",
-                                        "--references 1000",
-                                        "--type Q99",
-                                        "--type Q8_K",
-                                        "--type I32",
-                                        "--device CUDA99",
-                                        "--no-such-option",
-                                        "-- more",
-                                        "-W"}) {
+    for (const std::string arguments :
+         {"model.gguf", "-W wide", "-W 48", "-H 4112", "-W 100", "-H -64", "--repeat 0",
+          "--repeat many", "--threads -1", "-t 100000", "--references -1", "--references 1000",
+          "--type Q99", "--type Q8_K", "--type I32", "--device CUDA99", "--no-such-option",
+          "-- more", "-W"}) {
         CAPTURE(arguments);
         const auto result = bench("--json" + vae + " " + arguments);
         CHECK(result.exit_code == 2);

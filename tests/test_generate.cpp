@@ -258,7 +258,9 @@ TEST_CASE("settings without effect are warned about") {
     const auto distilled = model.draw("-p 'a tree' -n clouds -g 3 -o a.png");
     CHECK(distilled.err.find("the negative prompt has no effect") != std::string::npos);
     CHECK(distilled.err.find("takes no guidance") != std::string::npos);
-    const auto base = model.draw("-p 'a tree' --variant base -n clouds -g 1 --steps 2 -o b.png");
+    const auto base =
+        model.draw("-p 'a tree' --diffusion-model " FLUX2_TINY_MODEL
+                   "/flux2-tiny-bf16.gguf --variant base -n clouds -g 1 --steps 2 -o b.png");
     CHECK(base.err.find("no effect at guidance 1") != std::string::npos);
     const auto cut = model.draw("-p 'one two three red green blue' --text-length 8 -o c.png");
     CHECK(cut.err.find("this end of it is not used") != std::string::npos);

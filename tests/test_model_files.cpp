@@ -540,7 +540,7 @@ TEST_CASE("info tells what files are and that they fit") {
     for (const char* text :
          {"transformer: FLUX.2 klein 1.2M, variant klein (nothing says otherwise",
           "safetensors, original names, BF16 x 21", "parameters, 2 MB",
-          "takes text features 192 wide", "by default 4 steps, guidance 1",
+          "takes text features 192 wide", "by default 1024x1024, 4 steps, guidance 1",
           "text encoder: Qwen3, hidden size 64", "gives text features 192 wide", "fits: "}) {
         CAPTURE(text);
         CHECK(contains(result.out, text));

@@ -25,7 +25,7 @@ Image grey(int width, int height) {
 Request request() {
     Request r;
     r.prompt = "x";
-    r.embeds_file = "embeds.safetensors";
+    r.embeds_file = test::fixture("klein/text_encoder.golden.safetensors");
     return r;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/file.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <iomanip>
 #include <iostream>
@@ -60,14 +61,15 @@ std::string bar_line(const Step& step, const std::string& count, double seconds)
         line << " ...";
         return line.str();
     }
-    const int filled = static_cast<int>(std::lround(step.share * kWidth));
+    const double share = std::clamp(step.share, 0.0, 1.0);
+    const int filled = static_cast<int>(std::lround(share * kWidth));
     line << "  [" << std::string(static_cast<size_t>(filled), '=')
          << std::string(static_cast<size_t>(kWidth - filled), ' ') << "]";
     if (step.n_steps > 0) {
         line << " " << step.step << "/" << step.n_steps;
     }
-    if (step.share > 0) {
-        line << "  " << readable_seconds(seconds * (1 - step.share) / step.share) << " left";
+    if (share > 0) {
+        line << "  " << readable_seconds(seconds * (1 - share) / share) << " left";
     }
     return line.str();
 }

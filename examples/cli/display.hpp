@@ -46,7 +46,7 @@ class Display {
     std::chrono::steady_clock::time_point last_drawn_;
 };
 
-// "denoising  [=====>    ] 2/4  0:12 left"
+// "denoising  [============            ] 2/4  12.0 s left"
 std::string bar_line(const Step& step, const std::string& count, double seconds);
 
 // "1.2 s", "3:05 min"

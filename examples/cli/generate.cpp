@@ -7,10 +7,13 @@
 #include "session.hpp"
 
 #include <algorithm>
+#include <csignal>
+#include <cstdlib>
 #include <iostream>
-#include <iterator>
+#include <new>
 #include <random>
 #include <sstream>
+#include <utility>
 
 namespace flux2::cli {
 
@@ -21,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxPromptFileBytes = 16 << 20;
+constexpr size_t kMaxPictures = 1'000'000;  // of one run
 // Prompts that are encoded ahead in one go; the library holds as many.
 constexpr size_t kPromptsAhead = 8;
 
@@ -29,16 +33,29 @@ LoadOptions with_cancel(LoadOptions load) {
     return load;
 }
 
+void end_at_once(int) {
+    std::_Exit(exit_code(ErrorKind::cancelled));
+}
+
+std::string read_standard_input() {
+    const EndsAtOnce while_waiting;
+    check(!cancel_requested, ErrorKind::cancelled, "cancelled");
+    std::string text;
+    for (char c = 0; text.size() <= kMaxPromptFileBytes && std::cin.get(c);) {
+        text += c;
+    }
+    check(text.size() <= kMaxPromptFileBytes, ErrorKind::bad_file, "standard input: has more than ",
+          kMaxPromptFileBytes, " bytes of prompts");
+    return text;
+}
+
 std::vector<std::string> read_prompts(const GenerateOptions& o) {
     if (o.prompt_file.empty()) {
         return {o.prompt.value_or("")};
     }
-    std::string text;
-    if (o.prompt_file == "-") {
-        text.assign(std::istreambuf_iterator<char>(std::cin), {});
-    } else {
-        text = read_text_file(o.prompt_file, kMaxPromptFileBytes);
-    }
+    const std::string text = o.prompt_file == "-"
+                                 ? read_standard_input()
+                                 : read_text_file(o.prompt_file, kMaxPromptFileBytes);
     std::vector<std::string> prompts;
     std::istringstream in(text);
     for (std::string line; std::getline(in, line);) {
@@ -51,6 +68,10 @@ std::vector<std::string> read_prompts(const GenerateOptions& o) {
     }
     check(!prompts.empty(), ErrorKind::bad_file, o.prompt_file.string(),
           ": holds no prompt; write one per line");
+    check(prompts.size() <= kMaxPictures / static_cast<size_t>(o.batch_count),
+          ErrorKind::bad_argument, o.prompt_file.string(), ": ", prompts.size(), " prompts with ",
+          o.batch_count, " pictures each are too many; at most ", kMaxPictures,
+          " are made in one run");
     return prompts;
 }
 
@@ -65,26 +86,63 @@ cxxopts::Options describe_options(const std::string& program, const std::string&
 int run(const GenerateOptions& o) {
     Display display(o.style, o.verbose);
     set_log([&](LogLevel level, const std::string& line) { display.message(level, line); });
-    try {
-        if (!o.prompt && o.prompt_file.empty()) {
-            check(stdin_is_terminal(), ErrorKind::bad_argument,
-                  "no prompt; add -p \"what to draw\" or --prompt-file FILE");
-            return run_session(o, display);
+    check_output_pattern(o.output);
+    if (!o.preview.empty()) {
+        check_output_file(o.preview);
+    }
+    if (!o.prompt && o.prompt_file.empty()) {
+        check(stdin_is_terminal() && o.style != OutputStyle::json, ErrorKind::bad_argument,
+              "no prompt; add -p \"what to draw\" or --prompt-file FILE");
+        return run_session(o, display);
+    }
+    // What is named is opened before a missing part is complained about.
+    Request request = make_request(o);
+    const std::vector<std::string> prompts = read_prompts(o);
+    Studio(o, display).draw(o, std::move(request), prompts);
+    return 0;
+}
+
+// Runs a command. Programs that read its events learn of every failure, of wrong options too.
+template <typename Body>
+int telling_errors(int argc, char** argv, const Body& body) {
+    const bool json = std::any_of(
+        argv, argv + argc, [](const char* argument) { return argument == std::string("--json"); });
+    const auto tell = [&](ErrorKind kind, const char* line) {
+        if (json) {
+            Display(OutputStyle::json, false).error(exit_code(kind), line);
         }
-        check_output_pattern(o.output);
-        const std::vector<std::string> prompts = read_prompts(o);
-        Studio(o, display).draw(o, prompts);
-        return 0;
+    };
+    try {
+        return body();
     } catch (const Error& error) {
-        display.error(exit_code(error.kind()), error.what());
+        tell(error.kind(), error.what());
+        throw;
+    } catch (const cxxopts::exceptions::exception& error) {
+        tell(ErrorKind::bad_argument, error.what());
+        throw;
+    } catch (const std::bad_alloc&) {
+        tell(ErrorKind::out_of_memory, "out of memory");
         throw;
     }
 }
 
 }  // namespace
 
+EndsAtOnce::EndsAtOnce()
+    : interrupt_(std::signal(SIGINT, end_at_once)), terminate_(std::signal(SIGTERM, end_at_once)) {}
+
+EndsAtOnce::~EndsAtOnce() {
+    std::signal(SIGINT, interrupt_);
+    std::signal(SIGTERM, terminate_);
+}
+
 Request make_request(const GenerateOptions& o) {
     Request request = o.request;
+    for (const fs::path& file : {request.noise_file, request.embeds_file}) {
+        if (!file.empty()) {
+            const MappedFile opened(file);  // refuses what is not there
+        }
+    }
     for (const fs::path& file : o.references) {
         request.references.push_back(load_image(file, o.alpha));
     }
@@ -100,9 +158,8 @@ Studio::Studio(const GenerateOptions& o, Display& display)
       pipeline_(Pipeline::load(files_, with_cancel(o.model.load))),
       hashes_(files_, o.model.load.cache_folder) {}
 
-std::vector<fs::path> Studio::draw(const GenerateOptions& o,
+std::vector<fs::path> Studio::draw(const GenerateOptions& o, Request request,
                                    const std::vector<std::string>& prompts) {
-    Request request = make_request(o);
     const int n_pictures = static_cast<int>(prompts.size()) * o.batch_count;
     std::vector<fs::path> files;
     int number = 0;
@@ -138,42 +195,52 @@ fs::path Studio::draw_one(const GenerateOptions& o, const Request& request, int 
         return !cancel_requested;
     });
     const nlohmann::json facts = picture_facts(o, files_, hashes_, pipeline_, request, result);
-    const fs::path file = output_name(o.output, result.seed, number, n_pictures);
+    // Names by seed repeat when several prompts share one.
+    const fs::path name = output_name(o.output, result.seed, number, n_pictures);
+    fs::path file = name;
+    for (int n = 2; !written_.insert(file).second; ++n) {
+        file = with_number(name, n);
+    }
     save_image(file, result.image, picture_texts(facts));
     display_.picture(file, result, facts);
     return file;
 }
 
 int generate(int argc, char** argv) {
-    cxxopts::Options options = describe_options("flux2", "");
-    const auto args = options.parse(argc, argv);
-    if (args.count("help") > 0) {
-        std::cout << options.help() << "\nflux2 help lists the other commands.\n";
-        return 0;
-    }
-    check_no_leftovers(args);
-    GenerateOptions o;
-    read_generate_options(args, o);
-    return run(o);
+    return telling_errors(argc, argv, [&] {
+        cxxopts::Options options = describe_options("flux2", "");
+        const auto args = options.parse(argc, argv);
+        if (args.count("help") > 0) {
+            std::cout << options.help() << "\nflux2 help lists the other commands.\n";
+            return 0;
+        }
+        check_no_leftovers(args);
+        GenerateOptions o;
+        read_generate_options(args, o);
+        return run(o);
+    });
 }
 
 int redo(int argc, char** argv) {
-    cxxopts::Options options = describe_options("flux2 redo", "PICTURE ");
-    options.add_options()("picture", "", cxxopts::value<std::string>());
-    options.parse_positional({"picture"});
-    const auto args = options.parse(argc, argv);
-    if (args.count("help") > 0) {
-        std::cout << "Makes a picture again from the settings stored in it; options change them.\n"
-                  << options.help({"Model", "Picture", "Output"});
-        return 0;
-    }
-    check_no_leftovers(args);
-    check(args.count("picture") > 0, ErrorKind::bad_argument,
-          "which picture? flux2 redo PICTURE.png [changes]");
-    const fs::path picture = args["picture"].as<std::string>();
-    GenerateOptions o = options_from_facts(read_picture_facts(picture), picture);
-    read_generate_options(args, o);
-    return run(o);
+    return telling_errors(argc, argv, [&] {
+        cxxopts::Options options = describe_options("flux2 redo", "PICTURE ");
+        options.add_options()("picture", "", cxxopts::value<std::string>());
+        options.parse_positional({"picture"});
+        const auto args = options.parse(argc, argv);
+        if (args.count("help") > 0) {
+            std::cout << "Makes a picture again from the settings stored in it; options change "
+                         "them.\n"
+                      << options.help({"Model", "Picture", "Output"});
+            return 0;
+        }
+        check_no_leftovers(args);
+        check(args.count("picture") > 0, ErrorKind::bad_argument,
+              "which picture? flux2 redo PICTURE.png [changes]");
+        const fs::path picture = args["picture"].as<std::string>();
+        GenerateOptions o = options_from_facts(read_picture_facts(picture), picture);
+        read_generate_options(args, o);
+        return run(o);
+    });
 }
 
 }  // namespace flux2::cli

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,14 +17,28 @@ namespace flux2::cli {
 // Raised by Ctrl-C.
 extern std::atomic<bool> cancel_requested;
 
+// While it lives, Ctrl-C ends the program at once: nothing is being made, somebody types.
+class EndsAtOnce {
+  public:
+    EndsAtOnce();
+    ~EndsAtOnce();
+    EndsAtOnce(const EndsAtOnce&) = delete;
+    EndsAtOnce& operator=(const EndsAtOnce&) = delete;
+
+  private:
+    void (*interrupt_)(int);
+    void (*terminate_)(int);
+};
+
 // A loaded model and how its pictures are told and written.
 class Studio {
   public:
-    // Checks the output names and opens the model.
+    // Opens the model.
     Studio(const GenerateOptions& options, Display& display);
 
-    // Makes and writes the pictures of these prompts. Returns the files.
-    std::vector<std::filesystem::path> draw(const GenerateOptions& options,
+    // Makes and writes the pictures of these prompts, each under a name of its own. `request` is
+    // what make_request made of the options. Returns the files.
+    std::vector<std::filesystem::path> draw(const GenerateOptions& options, Request request,
                                             const std::vector<std::string>& prompts);
     Pipeline& pipeline() { return pipeline_; }
 
@@ -35,9 +50,10 @@ class Studio {
     ModelFiles files_;
     Pipeline pipeline_;
     ModelHashes hashes_;
+    std::set<std::filesystem::path> written_;
 };
 
-// The request that the options make, pictures loaded. Throws bad_file for pictures.
+// The request that the options make, pictures loaded. Throws bad_file for files it names.
 Request make_request(const GenerateOptions& options);
 
 // Arguments as main gets them; `argv[0]` is the program or the subcommand.

@@ -74,8 +74,9 @@ void print_file(const FileInfo& file) {
               << (file.size_bytes + 500'000) / 1'000'000 << " MB\n";
     if (file.part == "transformer") {
         std::cout << "  takes text features " << file.text_width << " wide, works on "
-                  << file.latent_channels << " latent channels\n  by default " << file.default_steps
-                  << " steps, guidance " << file.default_guidance << "\n";
+                  << file.latent_channels << " latent channels\n  by default " << file.default_width
+                  << "x" << file.default_height << ", " << file.default_steps << " steps, guidance "
+                  << file.default_guidance << "\n";
     } else if (file.part == "text encoder") {
         std::cout << "  gives text features " << file.text_width << " wide\n";
     } else {

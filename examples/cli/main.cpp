@@ -20,6 +20,12 @@
 namespace flux2::cli {
 namespace {
 
+// For commands without options.
+void check_alone(int argc, char** argv) {
+    check(argc <= 2, ErrorKind::bad_argument, argv[1], " takes no '", argc > 2 ? argv[2] : "",
+          "'; flux2 help lists the commands");
+}
+
 int devices() {
     for (const DeviceInfo& device : list_devices()) {
         std::cout << device.name << ": " << device.description << ", "
@@ -53,9 +59,11 @@ int run(int argc, char** argv) {
         return bench(argc - 1, argv + 1);
     }
     if (command == "devices") {
+        check_alone(argc, argv);
         return devices();
     }
     if (command == "version" || command == "--version") {
+        check_alone(argc, argv);
         std::cout << "flux2 " << version() << std::endl;
         return 0;
     }
@@ -69,6 +77,7 @@ int run(int argc, char** argv) {
         return redo(argc - 1, argv + 1);
     }
     if (command == "help") {
+        check_alone(argc, argv);
         return usage(0);
     }
     check(argc < 2 || command.starts_with("-"), ErrorKind::bad_argument, "there is no command '",
@@ -88,7 +97,8 @@ int main(int argc, char** argv) {
     std::signal(SIGTERM, flux2::cli::request_cancel);
     flux2::set_log([](flux2::LogLevel level, const std::string& line) {
         if (level >= flux2::LogLevel::warning) {
-            std::cerr << "flux2: " << line << std::endl;
+            std::cerr << "flux2: " << (level == flux2::LogLevel::warning ? "warning: " : "") << line
+                      << std::endl;
         }
     });
     return flux2::guarded_main<cxxopts::exceptions::exception>(

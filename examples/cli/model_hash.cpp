@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "shallow_json.hpp"
 #include "store/sha256.hpp"
 #include "store/tensor_source.hpp"
 
@@ -28,13 +29,14 @@ std::string identity(const TensorSource& source) {
     return text;
 }
 
+// Empty when there is none, or a broken one: no reason to lose a picture.
 nlohmann::json read_memory(const fs::path& file) {
     std::error_code ignored;
-    if (file.empty() || !fs::exists(file, ignored)) {
+    if (file.empty() || !fs::is_regular_file(file, ignored) ||
+        fs::file_size(file, ignored) > kMaxMemoryBytes) {
         return nlohmann::json::object();
     }
-    const nlohmann::json memory =
-        nlohmann::json::parse(read_text_file(file, kMaxMemoryBytes), nullptr, false);
+    nlohmann::json memory = parse_shallow_json(read_text_file(file, kMaxMemoryBytes));
     return memory.is_object() ? memory : nlohmann::json::object();
 }
 

@@ -2,11 +2,14 @@
 
 #include "base/check.hpp"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
-#include <sstream>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace flux2::cli {
@@ -14,22 +17,43 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Reads an option into a value, if it is given.
-template <typename T, typename Target>
-void read(const cxxopts::ParseResult& args, const char* name, Target& target) {
+std::string given(const cxxopts::ParseResult& args, const char* name) {
+    return args[name].as<std::string>();
+}
+
+// Each reads an option into a value, if it is given.
+template <typename Target>
+void read_text(const cxxopts::ParseResult& args, const char* name, Target& target) {
     if (args.count(name) > 0) {
-        target = args[name].as<T>();
+        target = given(args, name);
     }
 }
 
-std::shared_ptr<cxxopts::Value> text() {
-    return cxxopts::value<std::string>();
+void read_path(const cxxopts::ParseResult& args, const char* name, fs::path& target) {
+    if (args.count(name) > 0) {
+        target = given(args, name);
+        check(!target.empty(), ErrorKind::bad_argument, "--", name,
+              " is given an empty name; name a file or leave it out");
+    }
 }
 
-float finite(const cxxopts::ParseResult& args, const char* name) {
-    const float value = args[name].as<float>();
-    check(std::isfinite(value), ErrorKind::bad_argument, "--", name, " is not a number");
-    return value;
+template <typename Target>
+void read_int(const cxxopts::ParseResult& args, const char* name, Target& target) {
+    if (args.count(name) > 0) {
+        target = parse_int(concat("--", name), given(args, name));
+    }
+}
+
+template <typename Target>
+void read_float(const cxxopts::ParseResult& args, const char* name, Target& target) {
+    if (args.count(name) > 0) {
+        target = parse_float(concat("--", name), given(args, name));
+    }
+}
+
+// Numbers too: cxxopts would take the 4 of "4x" and name no option when it refuses one.
+std::shared_ptr<cxxopts::Value> text() {
+    return cxxopts::value<std::string>();
 }
 
 }  // namespace
@@ -44,7 +68,7 @@ void add_model_options(cxxopts::Options& options) {
         ("type", "type of the matrices in memory, such as Q8_0 (default: the file's)",
          text())                                                                           //
         ("device", "CPU, CUDA0, ... (see flux2 devices); default: the first GPU", text())  //
-        ("t,threads", "CPU threads (default: one per core)", cxxopts::value<int>())        //
+        ("t,threads", "CPU threads (default: one per core)", text())                       //
         ("max-vram",
          "device memory to use at most, such as 4G; weights that do not fit are "
          "streamed from RAM",
@@ -55,27 +79,27 @@ void add_model_options(cxxopts::Options& options) {
 }
 
 void add_generate_options(cxxopts::Options& options) {
-    options.add_options("Picture")                                                               //
-        ("p,prompt", "what to draw", text())                                                     //
-        ("prompt-file", "a prompt per line, a picture each; - reads standard input", text())     //
-        ("n,negative-prompt", "what to keep out (models guided by two passes)", text())          //
-        ("W,width", "pixels, a multiple of 16 (default 1024)", cxxopts::value<int>())            //
-        ("H,height", "pixels, a multiple of 16 (default 1024)", cxxopts::value<int>())           //
-        ("fit", "round width and height to multiples of 16")                                     //
-        ("steps", "denoising steps (default: the model's)", cxxopts::value<int>())               //
-        ("g,guidance,cfg-scale", "guidance (default: the model's)", cxxopts::value<float>())     //
-        ("s,seed", "a number; default: random", cxxopts::value<std::string>())                   //
-        ("b,batch-count", "pictures per prompt, with seeds counting up", cxxopts::value<int>())  //
+    options.add_options("Picture")                                                            //
+        ("p,prompt", "what to draw", text())                                                  //
+        ("prompt-file", "a prompt per line, a picture each; - reads standard input", text())  //
+        ("n,negative-prompt", "what to keep out (models guided by two passes)", text())       //
+        ("W,width", "pixels, a multiple of 16 (default 1024)", text())                        //
+        ("H,height", "pixels, a multiple of 16 (default 1024)", text())                       //
+        ("fit", "round width and height to multiples of 16")                                  //
+        ("steps", "denoising steps (default: the model's)", text())                           //
+        ("g,guidance,cfg-scale", "guidance (default: the model's)", text())                   //
+        ("s,seed", "a number; default: random", text())                                       //
+        ("b,batch-count", "pictures per prompt, with seeds counting up", text())              //
         ("r,ref-image", "reference picture, PNG or JPEG (repeatable)",
          cxxopts::value<std::vector<std::string>>())  //
         ("match-ref", "take the size of this reference, the first is 1",
-         cxxopts::value<int>())                          //
+         text())                                         //
         ("i,init-img", "picture to start from", text())  //
         ("strength", "how far to leave it, above 0 to 1 (default 0.75)",
-         cxxopts::value<float>())                                                            //
-        ("alpha", "transparency of pictures: drop or white (default drop)", text())          //
-        ("sigmas", "own noise levels, such as 1,0.9,0.7,0", text())                          //
-        ("text-length", "tokens of a prompt (default: the model's)", cxxopts::value<int>())  //
+         text())                                                                     //
+        ("alpha", "transparency of pictures: drop or white (default drop)", text())  //
+        ("sigmas", "own noise levels, such as 1,0.9,0.7,0", text())                  //
+        ("text-length", "tokens of a prompt (default: the model's)", text())         //
         ("rng", "noise as torch draws it: cuda, cuda-f32, cpu, cpu-f32 (default cuda)",
          text())                                                     //
         ("noise", "safetensors file with the tensor noise", text())  //
@@ -93,22 +117,25 @@ void add_generate_options(cxxopts::Options& options) {
 }
 
 void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model) {
-    read<std::string>(args, "model", model.folder);
-    read<std::string>(args, "diffusion-model", model.files.transformer);
-    read<std::string>(args, "llm", model.files.text_encoder);
-    read<std::string>(args, "vae", model.files.vae);
-    read<std::string>(args, "variant", model.load.variant);
-    read<std::string>(args, "type", model.load.type);
-    read<std::string>(args, "device", model.load.device);
-    read<int>(args, "threads", model.load.threads);
+    if (args.count("model") > 0) {
+        model.files = {};  // those of a picture that is made again
+    }
+    read_path(args, "model", model.folder);
+    read_path(args, "diffusion-model", model.files.transformer);
+    read_path(args, "llm", model.files.text_encoder);
+    read_path(args, "vae", model.files.vae);
+    read_text(args, "variant", model.load.variant);
+    read_text(args, "type", model.load.type);
+    read_text(args, "device", model.load.device);
+    read_int(args, "threads", model.load.threads);
     check(model.load.threads >= 0 && model.load.threads <= 512, ErrorKind::bad_argument,
           "--threads ", model.load.threads, " is out of range; 1 to 512 make sense");
     if (args.count("max-vram") > 0) {
-        model.load.max_device_bytes = parse_bytes(args["max-vram"].as<std::string>());
+        model.load.max_device_bytes = parse_bytes(given(args, "max-vram"));
     }
     model.load.keep_loaded = model.load.keep_loaded || args.count("keep-loaded") > 0;
     model.load.cache_folder = default_cache_folder();
-    read<std::string>(args, "cache", model.load.cache_folder);
+    read_path(args, "cache", model.load.cache_folder);
     if (args.count("no-cache") > 0) {
         check(args.count("cache") == 0, ErrorKind::bad_argument,
               "--cache and --no-cache contradict each other; leave out one of them");
@@ -118,15 +145,6 @@ void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model) {
 
 namespace {
 
-uint64_t parse_seed(const std::string& text) {
-    constexpr size_t kMaxDigits = 19;
-    check(!text.empty() && text.size() <= kMaxDigits &&
-              text.find_first_not_of("0123456789") == std::string::npos,
-          ErrorKind::bad_argument, "--seed ", text,
-          " is no number from 0 to 9999999999999999999; leave it out for a random one");
-    return std::stoull(text);
-}
-
 Alpha parse_alpha(const std::string& text) {
     check(text == "drop" || text == "white", ErrorKind::bad_argument, "--alpha ", text,
           " is unknown; use drop or white");
@@ -135,33 +153,36 @@ Alpha parse_alpha(const std::string& text) {
 
 void read_picture_options(const cxxopts::ParseResult& args, GenerateOptions& o) {
     Request& request = o.request;
-    read<std::string>(args, "negative-prompt", request.negative_prompt);
-    read<int>(args, "width", request.width);
-    read<int>(args, "height", request.height);
-    request.fit_size = request.fit_size || args.count("fit") > 0;
-    if (args.count("steps") > 0) {
-        request.steps = args["steps"].as<int>();
-        request.sigmas.clear();
-    }
-    if (args.count("guidance") > 0) {
-        request.guidance = finite(args, "guidance");
-    }
-    if (args.count("seed") > 0) {
-        request.seed = parse_seed(args["seed"].as<std::string>());
-    }
+    read_text(args, "negative-prompt", request.negative_prompt);
     if (args.count("match-ref") > 0) {
-        const int number = args["match-ref"].as<int>();
+        const int number = parse_int("--match-ref", given(args, "match-ref"));
         check(number >= 1, ErrorKind::bad_argument, "--match-ref ", number,
               " is no reference; the first one is 1");
         request.match_reference = static_cast<size_t>(number - 1);
+        request.width.reset();  // those of a picture that is made again
+        request.height.reset();
     }
+    read_int(args, "width", request.width);
+    read_int(args, "height", request.height);
+    request.fit_size = request.fit_size || args.count("fit") > 0;
+    // Of steps and noise levels, the one that is given replaces the other.
+    if (args.count("steps") > 0) {
+        request.sigmas.clear();
+    } else if (args.count("sigmas") > 0) {
+        request.steps.reset();
+    }
+    read_int(args, "steps", request.steps);
     if (args.count("sigmas") > 0) {
-        request.sigmas = parse_floats(args["sigmas"].as<std::string>());
+        request.sigmas = parse_floats(given(args, "sigmas"));
     }
-    read<int>(args, "text-length", request.text_length);
-    read<std::string>(args, "rng", request.generator);
-    read<std::string>(args, "noise", request.noise_file);
-    read<std::string>(args, "embeds", request.embeds_file);
+    read_float(args, "guidance", request.guidance);
+    if (args.count("seed") > 0) {
+        request.seed = parse_seed(given(args, "seed"));
+    }
+    read_int(args, "text-length", request.text_length);
+    read_text(args, "rng", request.generator);
+    read_path(args, "noise", request.noise_file);
+    read_path(args, "embeds", request.embeds_file);
 }
 
 }  // namespace
@@ -171,28 +192,26 @@ void read_generate_options(const cxxopts::ParseResult& args, GenerateOptions& o)
     read_picture_options(args, o);
     check(args.count("prompt") + args.count("prompt-file") <= 1, ErrorKind::bad_argument,
           "one of --prompt and --prompt-file is enough; leave out the other");
-    read<std::string>(args, "prompt", o.prompt);
-    read<std::string>(args, "prompt-file", o.prompt_file);
+    read_text(args, "prompt", o.prompt);
+    read_path(args, "prompt-file", o.prompt_file);
     if (args.count("ref-image") > 0) {
         o.references.clear();
         for (const std::string& file : args["ref-image"].as<std::vector<std::string>>()) {
             o.references.emplace_back(file);
         }
     }
-    read<std::string>(args, "init-img", o.init);
-    if (args.count("strength") > 0) {
-        o.strength = finite(args, "strength");
-        check(!o.init.empty(), ErrorKind::bad_argument,
-              "--strength goes with a picture to start from; add --init-img FILE");
-    }
+    read_path(args, "init-img", o.init);
+    check(args.count("strength") == 0 || !o.init.empty(), ErrorKind::bad_argument,
+          "--strength goes with a picture to start from; add --init-img FILE");
+    read_float(args, "strength", o.strength);
     if (args.count("alpha") > 0) {
-        o.alpha = parse_alpha(args["alpha"].as<std::string>());
+        o.alpha = parse_alpha(given(args, "alpha"));
     }
-    read<int>(args, "batch-count", o.batch_count);
+    read_int(args, "batch-count", o.batch_count);
     check(o.batch_count >= 1 && o.batch_count <= 10000, ErrorKind::bad_argument, "--batch-count ",
           o.batch_count, " is out of range; use 1 to 10000");
-    read<std::string>(args, "output", o.output);
-    read<std::string>(args, "preview", o.preview);
+    read_text(args, "output", o.output);
+    read_path(args, "preview", o.preview);
     check(args.count("json") + args.count("quiet") <= 1, ErrorKind::bad_argument,
           "--json and --quiet contradict each other; leave out one of them");
     o.style = args.count("json") > 0    ? OutputStyle::json
@@ -228,27 +247,54 @@ uint64_t parse_bytes(const std::string& text) {
         }
     }
     constexpr double kMost = 1e15;
-    check(used > 0 && factor > 0 && value > 0 && value * factor <= kMost, ErrorKind::bad_argument,
-          "'", text, "' is no amount of memory; use a number and a unit, such as 4G or 3500M");
+    check(used > 0 && factor > 0 && value * factor >= 1 && value * factor <= kMost,
+          ErrorKind::bad_argument, "'", text,
+          "' is no amount of memory; use a number and a unit, such as 4G or 3500M");
     return static_cast<uint64_t>(value * factor);
 }
 
 std::vector<float> parse_floats(const std::string& text) {
-    std::vector<float> values;
-    std::istringstream in(text);
-    for (std::string item; std::getline(in, item, ',');) {
-        size_t used = 0;
-        try {
-            values.push_back(std::stof(item, &used));
-        } catch (const std::exception&) {
-            used = 0;
-        }
-        check(used == item.size() && !item.empty(), ErrorKind::bad_argument, "'", text,
-              "' is no list of numbers such as 1,0.9,0.7,0");
-    }
-    check(!values.empty(), ErrorKind::bad_argument,
+    check(!text.empty(), ErrorKind::bad_argument,
           "an empty list of noise levels; use numbers such as 1,0.9,0.7,0");
+    std::vector<float> values;
+    for (size_t begin = 0; begin <= text.size();) {
+        const size_t end = std::min(text.find(',', begin), text.size());
+        values.push_back(
+            parse_float("a list such as 1,0.9,0.7,0", text.substr(begin, end - begin)));
+        begin = end + 1;
+    }
     return values;
+}
+
+int parse_int(const std::string& name, const std::string& text) {
+    int value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    check(error == std::errc() && rest == end, ErrorKind::bad_argument, name,
+          " takes a whole number, not '", text, "'");
+    return value;
+}
+
+float parse_float(const std::string& name, const std::string& text) {
+    size_t used = 0;
+    float value = 0;
+    try {
+        value = std::stof(text, &used);
+    } catch (const std::exception&) {
+        used = 0;
+    }
+    check(used > 0 && used == text.size() && std::isfinite(value), ErrorKind::bad_argument, name,
+          " takes a number, not '", text, "'");
+    return value;
+}
+
+uint64_t parse_seed(const std::string& text) {
+    constexpr size_t kMaxDigits = 19;
+    check(!text.empty() && text.size() <= kMaxDigits &&
+              text.find_first_not_of("0123456789") == std::string::npos,
+          ErrorKind::bad_argument, "a seed is a number from 0 to 9999999999999999999, not '", text,
+          "'; leave it out for a random one");
+    return std::stoull(text);
 }
 
 ModelFiles choose_files(const ModelOptions& model, bool quiet) {

@@ -54,6 +54,10 @@ void check_no_leftovers(const cxxopts::ParseResult& args);
 uint64_t parse_bytes(const std::string& text);
 // "1,0.9,0.7,0"
 std::vector<float> parse_floats(const std::string& text);
+// The whole text as a value of what `name` names. Throw bad_argument.
+int parse_int(const std::string& name, const std::string& text);
+float parse_float(const std::string& name, const std::string& text);
+uint64_t parse_seed(const std::string& text);
 
 // The files to use: those found in the folder, replaced by those that are named. The choice is
 // told in one line on stderr unless quiet.

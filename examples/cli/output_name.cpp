@@ -1,6 +1,7 @@
 #include "output_name.hpp"
 
 #include "base/check.hpp"
+#include "base/file.hpp"
 
 #include <algorithm>
 #include <array>
@@ -24,9 +25,9 @@ NumberField field_at(const std::string& pattern, size_t at) {
            end - at <= 2) {
         width = width * 10 + static_cast<size_t>(pattern[end++] - '0');
     }
-    check(end < pattern.size() && (pattern[end] == 'd' || pattern[end] == '%'),
-          ErrorKind::bad_argument, "--output ", pattern,
-          ": % must be followed by d, as in %d or %03d, or doubled");
+    const bool doubled = end == at + 1 && pattern.compare(end, 1, "%") == 0;
+    check(doubled || pattern.compare(end, 1, "d") == 0, ErrorKind::bad_argument, "--output ",
+          pattern, ": % must be followed by d, as in %d or %03d, or doubled");
     return {width, end + 1};
 }
 
@@ -56,28 +57,36 @@ fs::path output_name(const std::string& pattern, uint64_t seed, int number, int 
             name += pattern[at++];
         }
     }
-    fs::path path = name;
-    if (n_pictures > 1 && !distinct) {
-        constexpr size_t kDigits = 3;
-        const std::string extension = path.extension().string();
-        path.replace_extension();
-        path += "-" + padded(number, kDigits) + extension;
-    }
-    return path;
+    return n_pictures > 1 && !distinct ? with_number(name, number) : fs::path(name);
+}
+
+fs::path with_number(const fs::path& path, int number) {
+    constexpr size_t kDigits = 3;
+    fs::path numbered = path;
+    numbered.replace_extension();
+    numbered += "-" + padded(number, kDigits) + path.extension().string();
+    return numbered;
 }
 
 void check_output_pattern(const std::string& pattern) {
-    const fs::path path = output_name(pattern, 0, 1, 1);
+    check_output_file(output_name(pattern, 0, 1, 1));
+}
+
+void check_output_file(const fs::path& path) {
     std::string extension = path.extension().string();
     std::transform(extension.begin(), extension.end(), extension.begin(),
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     constexpr std::array kKnown = {".png", ".jpg", ".jpeg", ".bmp"};
     check(std::find(kKnown.begin(), kKnown.end(), extension) != kKnown.end(),
-          ErrorKind::bad_argument, pattern,
+          ErrorKind::bad_argument, path.string(),
           ": pictures are written under names ending in .png, .jpg, .jpeg or .bmp");
     const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-    check(fs::is_directory(folder), ErrorKind::bad_file, folder.string(),
+    std::error_code ignored;
+    check(fs::is_directory(folder, ignored), ErrorKind::bad_file, folder.string(),
           ": no such folder for the picture; make it first");
+    check(!fs::is_directory(path, ignored), ErrorKind::bad_file, path.string(),
+          ": is a folder; give the picture another name");
+    const AtomicFile probe(path);  // better refused now than after the picture is made
 }
 
 }  // namespace flux2::cli

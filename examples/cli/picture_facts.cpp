@@ -1,8 +1,13 @@
 #include "picture_facts.hpp"
 
 #include "base/check.hpp"
+#include "shallow_json.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <sstream>
+#include <type_traits>
 
 namespace flux2::cli {
 namespace {
@@ -21,14 +26,36 @@ json file_facts(const fs::path& path, ModelHashes& hashes) {
     return {{"file", full_name(path)}, {"sha256", hashes.get(path)}};
 }
 
+// Whether a number may become a T: the conversions themselves take any. All whole numbers here are
+// counts or seeds.
+template <typename T>
+bool in_range(const json& value) {
+    if constexpr (std::is_integral_v<T>) {
+        const bool positive =
+            value.is_number_unsigned() || (value.is_number_integer() && value.get<int64_t>() >= 0);
+        return positive &&
+               value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<T>::max());
+    } else if constexpr (std::is_floating_point_v<T>) {
+        constexpr double kMost = std::numeric_limits<T>::max();
+        return value.is_number() && std::abs(value.get<double>()) <= kMost;
+    }
+    return true;
+}
+
 template <typename T>
 T get(const json& facts, const char* key, const T& otherwise, const fs::path& picture) {
-    try {
-        return facts.contains(key) && !facts[key].is_null() ? facts[key].get<T>() : otherwise;
-    } catch (const json::exception&) {
-        fail(ErrorKind::bad_file, picture.string(), ": its settings are broken at '", key,
-             "'; give them on the command line instead");
+    if (!facts.contains(key) || facts[key].is_null()) {
+        return otherwise;
     }
+    try {
+        if (in_range<T>(facts[key])) {
+            return facts[key].get<T>();
+        }
+    } catch (const json::exception&) {
+        // told below
+    }
+    fail(ErrorKind::bad_file, picture.string(), ": its settings are broken at '", key,
+         "'; give them on the command line instead");
 }
 
 }  // namespace
@@ -73,7 +100,10 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
     return facts;
 }
 
-std::vector<ImageText> picture_texts(const json& facts) {
+std::vector<ImageText> picture_texts(const json& given) {
+    // Prompts and file names may hold anything; what is no UTF-8 is replaced.
+    const std::string stored = given.dump(-1, ' ', false, json::error_handler_t::replace);
+    const json facts = json::parse(stored);
     std::ostringstream line;
     line << facts["prompt"].get<std::string>() << "\n";
     if (const std::string negative = facts["negative_prompt"].get<std::string>();
@@ -90,14 +120,15 @@ std::vector<ImageText> picture_texts(const json& facts) {
         line << ", Denoising strength: " << facts["strength"];
     }
     line << ", Version: flux2 " << facts["version"].get<std::string>();
-    return {{"parameters", line.str()},
-            {kKey, facts.dump(-1, ' ', false, json::error_handler_t::replace)}};
+    std::string parameters = line.str();
+    std::replace(parameters.begin(), parameters.end(), '\0', ' ');
+    return {{"parameters", parameters}, {kKey, stored}};
 }
 
 json read_picture_facts(const fs::path& picture) {
     for (const ImageText& text : read_image_texts(picture)) {
         if (text.key == kKey) {
-            json facts = json::parse(text.text, nullptr, false);
+            json facts = parse_shallow_json(text.text);
             check(facts.is_object(), ErrorKind::bad_file, picture.string(),
                   ": the settings stored in it are broken");
             return facts;

@@ -69,9 +69,10 @@ int plan(int argc, char** argv) {
     check_no_leftovers(args);
     GenerateOptions o;
     read_generate_options(args, o);
+    const Request request = make_request(o);
     Pipeline pipeline =
         Pipeline::load(choose_files(o.model, o.style != OutputStyle::text), o.model.load);
-    const MemoryPlan memory = pipeline.plan(make_request(o));
+    const MemoryPlan memory = pipeline.plan(request);
     if (o.style == OutputStyle::json) {
         std::cout << to_json(memory).dump() << std::endl;
     } else {

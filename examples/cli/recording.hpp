@@ -2,11 +2,15 @@
 #pragma once
 
 #include "base/host_tensor.hpp"
+#include "compute/backend.hpp"
 #include "store/safetensors.hpp"
 #include "store/tensor_source.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <filesystem>
 #include <iosfwd>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +21,10 @@ class Recording {
   public:
     explicit Recording(const std::filesystem::path& file);
 
+    const std::filesystem::path& file() const { return source_.path(); }
+    // What stands in the metadata, an object; each value there is JSON text. Throws bad_file.
+    nlohmann::json settings() const;
+    std::vector<std::string> names() const;
     bool has(const std::string& name) const { return source_.find(name) != nullptr; }
     // Throws bad_file when it is missing.
     HostTensor get(const std::string& name) const;
@@ -35,7 +43,13 @@ struct Limits {
     double stage = 2e-4;  // a few blocks, from recorded inputs
     double text = 2e-4;   // features after 27 layers of the text encoder
     double run = 2e-4;    // several steps, each starting from the last one's result
+    double psnr = 60;     // of the picture in dB; here the least that passes
+    static constexpr double kSigmas = 1e-6;  // computed in double, stored as F32
 };
+
+// For matrices of this type. They follow from how matrices are multiplied; the reasons stand in
+// docs/numerics.md.
+Limits limits_for(const Backend& backend, TensorType type);
 
 // Collects comparisons: a line each on `out`, and the tensors for --dump.
 class Report {
@@ -43,8 +57,16 @@ class Report {
     explicit Report(std::ostream& out) : out_(out) {}
 
     // Compares with the recorded tensor of that name; the dump gets ours in the recorded shape.
+    // Another number of values fails.
     void compare(const std::string& stage, const std::string& name, const HostTensor& ours,
                  const Recording& recording, double limit);
+    // Compares two pictures in 0..1 of one size by their PSNR; least_db is what passes.
+    void compare_pictures(const std::string& stage, const HostTensor& ours,
+                          const HostTensor& recorded, double least_db);
+    // A comparison that could not be made.
+    void fail(const std::string& stage, const std::string& name, const std::string& reason);
+    // Whether that tensor was compared, with whatever result.
+    bool has(const std::string& stage, const std::string& name) const;
     void note(const std::string& line);
 
     int n_compared() const { return n_compared_; }
@@ -52,7 +74,11 @@ class Report {
     void dump(const std::filesystem::path& file) const;
 
   private:
+    void print(const std::string& stage, const std::string& name, const std::string& result,
+               bool ok);
+
     std::ostream& out_;
+    std::set<std::string> names_;  // of what was compared, "stage/name"
     int n_compared_ = 0;
     int n_failed_ = 0;
     std::vector<FloatTensor> computed_;
@@ -60,5 +86,13 @@ class Report {
 
 // ||a - b|| / ||b||; infinite when a has a value that is no number.
 double relative_error(const std::vector<float>& a, const std::vector<float>& b);
+
+// Peak signal-to-noise ratio in dB of two pictures in 0..1 after rounding both to 8 bits, as they
+// are saved; infinite when they are equal then, minus infinite when one has a value that is no
+// number.
+double psnr_8_bit(const std::vector<float>& a, const std::vector<float>& b);
+
+// Pixels in -1..1 as pictures are recorded: in 0..1, clamped.
+HostTensor to_unit_range(HostTensor pixels);
 
 }  // namespace flux2::cli

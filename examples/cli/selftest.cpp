@@ -3,14 +3,17 @@
 #include <flux2/image.hpp>
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "generate.hpp"
 #include "image/image.hpp"
 #include "models/qwen3.hpp"
 #include "models/transformer.hpp"
 #include "models/vae.hpp"
+#include "options.hpp"
 #include "pipeline/denoise.hpp"
 #include "pipeline/latents.hpp"
 #include "pipeline/sampler.hpp"
 #include "recording.hpp"
+#include "replay.hpp"
 #include "store/text_config.hpp"
 
 #include <cxxopts.hpp>
@@ -25,24 +28,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Limits follow from how matrices are multiplied; the reasons stand in docs/numerics.md.
-Limits limits_for(const Backend& backend, TensorType type) {
-    if (type == TensorType::f32 && backend.is_cpu()) {
-        return {.stage = 2e-4, .text = 2e-4, .run = 2e-4};
-    }
-    if (!is_quantized(type)) {
-        return {.stage = 1e-2, .text = 1e-2, .run = 5e-2};
-    }
-    return type == TensorType::q8_0 ? Limits{.stage = 3e-2, .text = 6e-2, .run = 0.15}
-                                    : Limits{.stage = 0.4, .text = 0.7, .run = 1.0};
-}
-
 struct Session {
     fs::path folder;
     Backend backend;
     WeightOptions weights;
     Limits limits;
-    Report report;
+    Report& report;
 
     bool has(const std::string& file) const { return fs::exists(folder / file); }
     Checkpoint open(const std::string& file) const { return Checkpoint::open(folder / file); }
@@ -130,8 +121,7 @@ void test_run(Session& s, const std::string& run, Transformer& transformer, Vae&
     const int64_t n_steps = golden.get("sigmas").elements() - 1;
     HostTensor sigmas({n_steps + 1, 1, 1, 1});
     sigmas.data = schedule(noise.ne[0] * noise.ne[1], n_steps);
-    constexpr double kSigmaLimit = 1e-6;  // computed in double, stored as F32
-    s.report.compare(run, "sigmas", sigmas, golden, kSigmaLimit);
+    s.report.compare(run, "sigmas", sigmas, golden, Limits::kSigmas);
 
     const bool guided = run.find("base_cfg") != std::string::npos;
     const size_t n_references = run.ends_with("_edit1") ? 1 : run.ends_with("_edit2") ? 2 : 0;
@@ -156,11 +146,8 @@ void test_run(Session& s, const std::string& run, Transformer& transformer, Vae&
             }
         });
     if (golden.has("image")) {
-        HostTensor image = vae.decode(from_tokens(tokens, noise.ne[0], noise.ne[1]));
-        for (float& value : image.data) {
-            value = std::clamp(value / 2 + 0.5f, 0.0f, 1.0f);
-        }
-        s.report.compare(run, "image", image, golden, s.limits.run);
+        const HostTensor pixels = vae.decode(from_tokens(tokens, noise.ne[0], noise.ne[1]));
+        s.report.compare(run, "image", to_unit_range(pixels), golden, s.limits.run);
     }
 }
 
@@ -206,45 +193,92 @@ fs::path bundled_recordings() {
     return program_folder() / ".." / "share" / "flux2" / "selftest";
 }
 
-}  // namespace
-
-int selftest(int argc, char** argv) {
+cxxopts::Options known_options() {
+    const auto text = [] { return cxxopts::value<std::string>(); };
     cxxopts::Options options("flux2 selftest",
-                             "Compares every network with recorded results of the reference.\n");
+                             "Compares every network with recorded results of the reference, or "
+                             "replays recorded runs\nwith a model's own files.\n");
     options.add_options()  //
         ("golden", "folder of recordings (default: those that come with the program)",
-         cxxopts::value<std::string>())  //
-        ("type", "type of the matrices in memory",
-         cxxopts::value<std::string>()->default_value("F32"))  //
-        ("device", "CPU, CUDA0, ... (see flux2 devices)",
-         cxxopts::value<std::string>()->default_value("CPU"))                                 //
+         text())  //
+        ("replay", "recorded runs (FILE...) to replay with the model below",
+         cxxopts::value<std::vector<std::string>>())  //
+        ("m,model",
+         "folder with the model; of several transformers the one the recording names: base, kv or "
+         "dev, else distilled",
+         text())                                                                              //
+        ("diffusion-model", "transformer, GGUF or safetensors", text())                       //
+        ("llm,text-encoder", "text encoder", text())                                          //
+        ("vae", "autoencoder", text())                                                        //
+        ("type", "type of the matrices in memory", text()->default_value("F32"))              //
+        ("device", "CPU, CUDA0, ... (see flux2 devices)", text()->default_value("CPU"))       //
         ("threads", "CPU threads (default: all)", cxxopts::value<int>()->default_value("0"))  //
-        ("dump", "write every tensor that was computed to this safetensors file",
-         cxxopts::value<std::string>())  //
+        ("dump", "write every tensor that was computed to this safetensors file", text())     //
         ("h,help", "print this help");
-    const auto args = options.parse(argc, argv);
-    if (args.count("help") > 0) {
-        std::cout << options.help();
-        return 0;
+    options.parse_positional("replay");
+    options.positional_help("[--replay FILE...]");
+    options.show_positional_help();
+    return options;
+}
+
+void run_golden(const cxxopts::ParseResult& args, Report& report) {
+    for (const char* option : {"model", "diffusion-model", "llm", "vae"}) {
+        check(args.count(option) == 0, ErrorKind::bad_argument, "--", option,
+              " goes with --replay FILE; the recordings of --golden bring their own models");
     }
+    check(args.unmatched().empty(), ErrorKind::bad_argument, "selftest takes no argument '",
+          args.unmatched().empty() ? "" : args.unmatched().front(),
+          "'; a folder of recordings is given by --golden");
     const TensorType type = parse_matrix_type(args["type"].as<std::string>());
     const fs::path folder = args.count("golden") > 0 ? fs::path(args["golden"].as<std::string>())
                                                      : bundled_recordings();
     check(fs::is_directory(folder), ErrorKind::bad_file, folder.string(),
           ": no such folder; give one with recordings by --golden");
-    Backend backend(args["device"].as<std::string>(), args["threads"].as<int>());
+    const int n_threads = args["threads"].as<int>();
+    check(n_threads >= 0 && n_threads <= 512, ErrorKind::bad_argument, "--threads ", n_threads,
+          " is out of range; 1 to 512 make sense");
+    Backend backend(args["device"].as<std::string>(), n_threads);
     const Limits limits = limits_for(backend, type);
-    Session session{folder, std::move(backend), {.type = type}, limits, Report(std::cout)};
+    Session session{folder, std::move(backend), {.type = type}, limits, report};
     run_all(session);
-    if (args.count("dump") > 0) {
-        session.report.dump(args["dump"].as<std::string>());
-    }
-    check(session.report.n_compared() > 0, ErrorKind::bad_file, folder.string(),
+    check(report.n_compared() > 0, ErrorKind::bad_file, folder.string(),
           ": holds no recordings; a folder with text_encoder.golden.safetensors and the like is "
           "expected");
-    std::cout << session.report.n_compared() - session.report.n_failed() << " passed, "
-              << session.report.n_failed() << " failed" << std::endl;
-    return session.report.n_failed() == 0 ? 0 : 1;
+}
+
+void run_replay(const cxxopts::ParseResult& args, Report& report) {
+    check(args.count("golden") == 0, ErrorKind::bad_argument,
+          "--replay and --golden are two different tests; leave out one of them");
+    ModelOptions model;
+    read_model_options(args, model);
+    model.load.type = args["type"].as<std::string>();
+    model.load.device = args["device"].as<std::string>();
+    model.load.cancel = &cancel_requested;
+    const auto files = args["replay"].as<std::vector<std::string>>();
+    replay({files.begin(), files.end()}, model, report);
+}
+
+}  // namespace
+
+int selftest(int argc, char** argv) {
+    cxxopts::Options options = known_options();
+    const auto args = options.parse(argc, argv);
+    if (args.count("help") > 0) {
+        std::cout << options.help();
+        return 0;
+    }
+    Report report(std::cout);
+    if (args.count("replay") > 0) {
+        run_replay(args, report);
+    } else {
+        run_golden(args, report);
+    }
+    if (args.count("dump") > 0) {
+        report.dump(args["dump"].as<std::string>());
+    }
+    std::cout << report.n_compared() - report.n_failed() << " passed, " << report.n_failed()
+              << " failed" << std::endl;
+    return report.n_failed() == 0 ? 0 : 1;
 }
 
 }  // namespace flux2::cli

@@ -1,4 +1,5 @@
-// flux2 selftest: runs recorded inputs through every network and compares with the reference.
+// flux2 selftest: runs recorded inputs through every network and compares with the reference, or
+// replays recorded runs with model files.
 #pragma once
 
 namespace flux2::cli {

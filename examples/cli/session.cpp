@@ -5,7 +5,6 @@
 #include "output_name.hpp"
 
 #include <algorithm>
-#include <csignal>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -74,12 +73,10 @@ class Session {
     std::vector<Drawn> drawn_;
 };
 
-int parse_int(const std::string& key, const std::string& value) {
-    constexpr size_t kMaxDigits = 9;
-    check(!value.empty() && value.size() <= kMaxDigits &&
-              value.find_first_not_of("0123456789") == std::string::npos,
-          ErrorKind::bad_argument, key, "=", value, " is no whole number");
-    return std::stoi(value);
+// Whether a line that is no known setting looks like one, rather than like a prompt.
+bool looks_like_setting(const std::string& key) {
+    constexpr const char* kLetters = "abcdefghijklmnopqrstuvwxyz_";
+    return key.size() > 1 && key.find_first_not_of(kLetters) == std::string::npos;
 }
 
 // "$2" is the second result of this session.
@@ -90,7 +87,7 @@ fs::path Session::resolve_picture(const std::string& name) const {
     const int number = parse_int("$", name.substr(1));
     check(number >= 1 && static_cast<size_t>(number) <= drawn_.size(), ErrorKind::bad_argument,
           name, " is no result of this session; there are ", drawn_.size(), " so far");
-    return drawn_[static_cast<size_t>(number - 1)].file;
+    return drawn_[static_cast<size_t>(number) - 1].file;
 }
 
 // Takes a line of the form key=value. Returns false when it is a prompt.
@@ -109,12 +106,9 @@ bool Session::set(const std::string& line) {
         {"num_steps", [&] { whole(r.steps); }},
         {"guidance",
          [&] {
-             r.guidance = value.empty() ? std::nullopt : std::optional(parse_floats(value).front());
+             r.guidance = value.empty() ? std::nullopt : std::optional(parse_float(key, value));
          }},
-        {"seed",
-         [&] {
-             r.seed = value.empty() ? std::nullopt : std::optional<uint64_t>(parse_int(key, value));
-         }},
+        {"seed", [&] { r.seed = value.empty() ? std::nullopt : std::optional(parse_seed(value)); }},
         {"negative_prompt", [&] { r.negative_prompt = value; }},
         {"input_images",
          [&] {
@@ -128,13 +122,16 @@ bool Session::set(const std::string& line) {
          }},
         {"match_image_size",
          [&] {
+             const int number = value.empty() ? 0 : parse_int(key, value);
+             check(number >= 0, ErrorKind::bad_argument, key, " counts references from 0");
              r.match_reference =
-                 value.empty() ? std::nullopt
-                               : std::optional<size_t>(static_cast<size_t>(parse_int(key, value)));
+                 value.empty() ? std::nullopt : std::optional(static_cast<size_t>(number));
          }},
     };
     const auto setter = setters.find(key);
     if (equals == std::string::npos || setter == setters.end()) {
+        check(equals == std::string::npos || !looks_like_setting(key), ErrorKind::bad_argument,
+              "there is no setting ", key, "; help lists them");
         return false;
     }
     setter->second();
@@ -149,7 +146,7 @@ void Session::draw(const std::string& prompt) {
     if (options_.output.find("{seed}") != std::string::npos) {
         o.output = options_.output;
     }
-    for (const fs::path& file : studio_.draw(o, {prompt})) {
+    for (const fs::path& file : studio_.draw(o, make_request(o), {prompt})) {
         drawn_.push_back({prompt, file});
         std::cout << "$" << drawn_.size() << " = " << file.string() << std::endl;
     }
@@ -184,21 +181,27 @@ void Session::history() const {
     }
 }
 
+bool read_line(std::string& line) {
+    const EndsAtOnce while_waiting;
+    cancel_requested = false;  // Ctrl-C ends the picture, not the session
+    std::cout << "> " << std::flush;
+    return static_cast<bool>(std::getline(std::cin, line));
+}
+
 }  // namespace
 
 int run_session(const GenerateOptions& options, Display& display) {
-    check_output_pattern(options.output);
+    make_request(options);  // refuses wrong pictures before the model is opened
     GenerateOptions kept = options;
     kept.model.load.keep_loaded = true;
     Session session(kept, display);
-    for (std::string line; std::cout << "> " << std::flush, std::getline(std::cin, line);) {
+    for (std::string line; read_line(line);) {
         try {
             if (!session.handle(trimmed(line))) {
                 break;
             }
         } catch (const Error& error) {
             std::cerr << "flux2: " << error.what() << std::endl;
-            cancel_requested = false;  // Ctrl-C ends the picture, not the session
         }
     }
     return 0;

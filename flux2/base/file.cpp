@@ -134,6 +134,10 @@ fs::path program_folder() {
     return fs::path(name.data(), name.data() + size).parent_path();
 }
 
+uint64_t own_memory_bytes() {
+    return 0;
+}
+
 bool stderr_is_terminal() {
     return _isatty(_fileno(stderr)) != 0;
 }
@@ -226,6 +230,18 @@ fs::path program_folder() {
     std::error_code ignored;
     return fs::read_symlink("/proc/self/exe", ignored).parent_path();
 #endif
+}
+
+uint64_t own_memory_bytes() {
+    std::ifstream status("/proc/self/status");  // Linux only
+    const std::string key = "RssAnon:";
+    for (std::string word; status >> word;) {
+        uint64_t kib = 0;
+        if (word == key && status >> kib) {
+            return kib * 1024;
+        }
+    }
+    return 0;
 }
 
 bool stderr_is_terminal() {

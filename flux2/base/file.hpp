@@ -62,6 +62,10 @@ void check_free_space(const std::filesystem::path& path, uint64_t needed_bytes);
 // The folder of the running program; empty when the system does not tell.
 std::filesystem::path program_folder();
 
+// Memory of this process that is no file's, as far as it is in RAM; 0 when the system does not
+// tell.
+uint64_t own_memory_bytes();
+
 // Whether the error stream is a terminal, where a progress bar makes sense.
 bool stderr_is_terminal();
 // Whether somebody types at the input.

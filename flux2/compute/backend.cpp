@@ -101,6 +101,10 @@ Backend::Backend(const std::string& device, int n_threads, BackendUse use) : use
     ggml_backend_cpu_set_n_threads(cpu_.get(), n_threads_);
 }
 
+bool Backend::multiplies_bf16() const {
+    return !is_cpu() || ggml_cpu_has_avx2() != 0;
+}
+
 ggml_backend_buffer_type_t Backend::buffer_type() const {
     return ggml_backend_get_default_buffer_type(device_ ? device_.get() : cpu_.get());
 }

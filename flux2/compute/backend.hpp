@@ -50,6 +50,9 @@ class Backend {
     bool is_cpu() const { return device_ == nullptr; }
     bool measures_only() const { return use_ == BackendUse::measure; }
     int n_threads() const { return n_threads_; }
+    // Whether BF16 matrices are multiplied at the speed of other types. On CPUs other than x86 ggml
+    // has only plain code for them, twenty times slower than for F16.
+    bool multiplies_bf16() const;
 
     // Memory for weights on the device.
     ggml_backend_buffer_type_t buffer_type() const;

@@ -11,8 +11,13 @@ namespace {
 constexpr int64_t kChunkElements = 1 << 20;
 constexpr size_t kAlignment = 32;  // what ggml's CPU kernels are tuned for
 
-// The type ggml gets for a matrix: the file's own where ggml can multiply with it.
-TensorType stored_type(TensorType type) {
+// The type ggml gets for a matrix: the file's own where ggml can multiply with it, and does so at a
+// decent speed.
+TensorType stored_type(const Backend& backend, TensorType type) {
+    if (!backend.multiplies_bf16() &&
+        (type == TensorType::bf16 || type == TensorType::f8_e4m3 || type == TensorType::f8_e5m2)) {
+        return TensorType::f16;
+    }
     switch (type) {
         case TensorType::f8_e4m3:
         case TensorType::f8_e5m2:
@@ -66,11 +71,11 @@ ggml_tensor* Weights::kernel(const std::string& name, std::initializer_list<int6
 // Rows that are no whole number of blocks cannot be quantised.
 TensorType Weights::matrix_type(const std::string& name, int64_t row) const {
     const TensorType source = checkpoint_.get(name).type();
-    const TensorType type = options_.type.value_or(stored_type(source));
+    const TensorType type = options_.type.value_or(stored_type(backend_, source));
     if (row % block_elements(type) == 0) {
         return type;
     }
-    return is_quantized(source) ? TensorType::f32 : stored_type(source);
+    return is_quantized(source) ? TensorType::f32 : stored_type(backend_, source);
 }
 
 ggml_tensor* Weights::declare(const std::string& name, std::initializer_list<int64_t> shape,

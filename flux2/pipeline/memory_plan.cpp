@@ -11,10 +11,7 @@ namespace {
 
 constexpr int64_t kPixelBytes = 3 * (sizeof(float) + 1);  // as planes and as bytes
 
-// Measured with Qwen3's vocabulary: the program itself; a token and its merge as the file's
-// metadata hold them, which stay while the file is open; a token in the tokenizer's tables.
-constexpr uint64_t kProgramBytes = 4'000'000;
-constexpr uint64_t kTokenMetadataBytes = 128;
+// A token in the tokenizer's tables, measured with Qwen3's vocabulary.
 constexpr uint64_t kTokenizerEntryBytes = 600;
 
 StageMemory stage(const char* name, const WeightMemory& weights, const MemoryUse& compute) {
@@ -40,15 +37,6 @@ uint64_t host_bytes(const StageMemory& stage) {
     return stage.host_weights + stage.host_compute;
 }
 
-// What stays in memory from the first stage to the last.
-uint64_t program_bytes(const Model& model) {
-    if (!model.text_encoder || model.text_encoder->source().format() != FileFormat::gguf) {
-        return kProgramBytes;
-    }
-    const auto vocabulary = static_cast<uint64_t>(read_qwen3_sizes(*model.text_encoder).vocabulary);
-    return kProgramBytes + vocabulary * kTokenMetadataBytes;
-}
-
 uint64_t feature_bytes(const Job& job, const Model& model) {
     const auto values = static_cast<uint64_t>(model.sizes.text_width * job.text_length);
     return values * sizeof(float) * (job.two_passes ? 2 : 1);
@@ -56,9 +44,10 @@ uint64_t feature_bytes(const Job& job, const Model& model) {
 
 }  // namespace
 
-MemoryPlanner::MemoryPlanner(const Model& model, const LoadOptions& options)
+MemoryPlanner::MemoryPlanner(const Model& model, const LoadOptions& options, uint64_t program_bytes)
     : model_(model),
       options_(options),
+      program_bytes_(program_bytes),
       device_(options.device, options.threads, BackendUse::measure),
       cpu_("CPU", options.threads, BackendUse::measure) {}
 
@@ -133,7 +122,7 @@ MemoryPlan MemoryPlanner::plan(const Job& job, const std::array<Placement, kPart
     MemoryPlan plan;
     const auto add = [&](StageMemory memory, Part part) {
         memory.placement = name_of(of(part));
-        memory.host_compute += program_bytes(model_) + feature_bytes(job, model_);
+        memory.host_compute += program_bytes_ + feature_bytes(job, model_);
         plan.stages.push_back(std::move(memory));
     };
     if (model_.text_encoder && job.embeds_file.empty()) {

@@ -16,8 +16,9 @@ namespace flux2 {
 // Lays out weights and graphs on a device and on the CPU without allocating them.
 class MemoryPlanner {
   public:
-    // Borrows both. Starts the device once more, for measuring only.
-    MemoryPlanner(const Model& model, const LoadOptions& options);
+    // Borrows both. Starts the device once more, for measuring only. `program_bytes` is what the
+    // process takes beside the parts: the files' metadata, libraries, the device's driver.
+    MemoryPlanner(const Model& model, const LoadOptions& options, uint64_t program_bytes);
 
     // The stages of a job when each part is placed so.
     MemoryPlan plan(const Job& job, const std::array<Placement, kParts>& placement);
@@ -36,6 +37,7 @@ class MemoryPlanner {
 
     const Model& model_;
     const LoadOptions& options_;
+    uint64_t program_bytes_;
     Backend device_;
     Backend cpu_;
 };

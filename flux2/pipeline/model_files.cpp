@@ -51,6 +51,8 @@ void describe_transformer(FileInfo& info, const Checkpoint& checkpoint,
     info.variant = to_string(choice.variant);
     info.variant_reason = choice.reason;
     info.default_steps = defaults.steps;
+    info.default_width = defaults.width;
+    info.default_height = defaults.height;
     info.default_guidance = defaults.guidance;
 }
 

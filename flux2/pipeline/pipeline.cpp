@@ -1,5 +1,6 @@
 // The stair: one picture from request to pixels, and which part is in memory when.
 #include "base/check.hpp"
+#include "base/file.hpp"
 #include "base/log.hpp"
 #include "image/image.hpp"
 #include "pipeline/denoise.hpp"
@@ -122,13 +123,15 @@ struct Pipeline::Impl {
           model(std::move(opened)),
           cache(options.cache_folder, options.cache_bytes),
           parts(model, options),
-          features(model, options, parts, cache) {}
+          features(model, options, parts, cache),
+          program_bytes(own_memory_bytes()) {}
 
     LoadOptions options;
     Model model;
     TensorCache cache;
     Parts parts;
     FeatureStore features;
+    uint64_t program_bytes;  // before anything is loaded
     std::optional<MemoryPlanner> planner;
     std::optional<HostTensor> preview_map;
 
@@ -147,7 +150,7 @@ struct Pipeline::Impl {
 
 MemoryPlanner& Pipeline::Impl::memory() {
     if (!planner) {
-        planner.emplace(model, options);
+        planner.emplace(model, options, program_bytes);
     }
     return *planner;
 }

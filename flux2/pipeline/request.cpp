@@ -4,6 +4,7 @@
 #include "base/log.hpp"
 #include "image/image.hpp"
 #include "pipeline/latents.hpp"
+#include "pipeline/prompt.hpp"
 #include "pipeline/sampler.hpp"
 
 #include <algorithm>
@@ -15,10 +16,11 @@ namespace {
 
 constexpr int kGrid = 16;     // pixels a side of a latent token
 constexpr int kMinSide = 64;  // as for references
-constexpr int kDefaultSide = 1024;
 constexpr int64_t kMatchedPixels = 1024 * 1024;
 constexpr int kMaxSteps = 1000;
 constexpr int kSaneSide = 65536;
+// Far beyond what any model reads; both prompts are stored in the picture.
+constexpr size_t kMaxPromptBytes = 1'000'000;
 
 // The reference's limits: one picture may be larger than several.
 constexpr int64_t kOneReferencePixels = 2024 * 2024;
@@ -51,9 +53,12 @@ Size matched_size(const Image& image) {
     return {side(image.width), side(image.height)};
 }
 
-Size default_size(const Request& request) {
+Size default_size(const Request& request, const Model& model) {
     if (!request.noise_file.empty()) {
         const HostTensor noise = read_noise(request.noise_file);
+        check(std::max(noise.ne[0], noise.ne[1]) <= kSaneSide / kGrid, ErrorKind::bad_file,
+              request.noise_file.string(), ": its noise of ", noise.ne[0], "x", noise.ne[1],
+              " values is for no picture that can be made");
         return {static_cast<int>(noise.ne[0]) * kGrid, static_cast<int>(noise.ne[1]) * kGrid};
     }
     if (!request.references.empty()) {
@@ -62,10 +67,10 @@ Size default_size(const Request& request) {
     if (request.init) {
         return matched_size(request.init->image);
     }
-    return {kDefaultSide, kDefaultSide};
+    return {model.defaults.width, model.defaults.height};
 }
 
-void resolve_size(const Request& request, Job& job) {
+void resolve_size(const Request& request, const Model& model, Job& job) {
     const size_t n = request.references.size();
     check(!request.match_reference || *request.match_reference < n, ErrorKind::bad_argument,
           "the size of reference ", request.match_reference.value_or(0) + 1,
@@ -73,7 +78,7 @@ void resolve_size(const Request& request, Job& job) {
     check(!request.match_reference || !(request.width || request.height), ErrorKind::bad_argument,
           "both a size and the size of a reference are asked for; leave out one of them");
     if (!request.width || !request.height) {
-        const Size size = default_size(request);
+        const Size size = default_size(request, model);
         job.width = size.width;
         job.height = size.height;
     }
@@ -99,8 +104,9 @@ std::vector<float> checked_sigmas(const Request& request) {
               "noise level ", sigmas[i], " (number ", i + 1,
               ") is out of order; levels fall from at most 1 to 0, such as 1,0.9,0.7,0");
     }
-    check(sigmas.size() >= 2, ErrorKind::bad_argument,
-          "noise levels need at least one above 0, such as 1,0.9,0.7,0");
+    check(sigmas.size() >= 2 && sigmas.size() <= kMaxSteps + 1, ErrorKind::bad_argument,
+          "noise levels need at least one and at most ", kMaxSteps,
+          " above 0, such as 1,0.9,0.7,0");
     return sigmas;
 }
 
@@ -157,6 +163,33 @@ void resolve_guidance(const Request& request, const Model& model, Job& job) {
     }
 }
 
+// Files are refused here, before anything is loaded or computed for them.
+void check_noise(const Request& request, const Model& model, const Job& job) {
+    const HostTensor noise = read_noise(request.noise_file);
+    check(noise.ne[0] == job.latent_w() && noise.ne[1] == job.latent_h() &&
+              noise.ne[2] == model.sizes.channels,
+          ErrorKind::bad_file, request.noise_file.string(), ": its noise is for ",
+          noise.ne[0] * kGrid, "x", noise.ne[1] * kGrid, " pixels and ", noise.ne[2],
+          " channels, the picture has ", job.width, "x", job.height, " and ", model.sizes.channels);
+}
+
+void check_features(const Request& request, const Model& model, const Job& job) {
+    const std::string file = request.embeds_file.string();
+    const auto count_tokens = [&](const char* name) {
+        const HostTensor features = read_features(request.embeds_file, name);
+        check(features.ne[0] == model.sizes.text_width, ErrorKind::bad_file, file, ": its ", name,
+              " are ", features.ne[0], " wide, ", model.info.name, " takes ",
+              model.sizes.text_width);
+        return features.ne[1];
+    };
+    const int64_t n = count_tokens("prompt_embeds");
+    check(n <= model.text.context_length, ErrorKind::bad_file, file, ": its prompt_embeds have ", n,
+          " tokens; the model takes at most ", model.text.context_length);
+    const int64_t n_negative = job.two_passes ? count_tokens("negative_prompt_embeds") : n;
+    check(n_negative == n, ErrorKind::bad_file, file, ": its negative_prompt_embeds have ",
+          n_negative, " tokens, its prompt_embeds ", n, "; both must have as many");
+}
+
 void resolve_pictures(const Request& request, Job& job) {
     const int64_t max_pixels =
         request.references.size() == 1 ? kOneReferencePixels : kEachReferencePixels;
@@ -184,10 +217,13 @@ NearestSides nearest_sides(int side) {
 }
 
 Job resolve(const Request& request, const Model& model) {
+    const size_t prompt_bytes = std::max(request.prompt.size(), request.negative_prompt.size());
+    check(prompt_bytes <= kMaxPromptBytes, ErrorKind::bad_argument, "a prompt of ", prompt_bytes,
+          " bytes is too long; use at most ", kMaxPromptBytes);
     Job job;
     job.prompt = request.prompt;
     job.negative_prompt = request.negative_prompt;
-    resolve_size(request, job);
+    resolve_size(request, model, job);
     resolve_steps(request, model, job);
     resolve_guidance(request, model, job);
     resolve_pictures(request, job);
@@ -202,6 +238,12 @@ Job resolve(const Request& request, const Model& model) {
     job.preview = request.preview;
     job.noise_file = request.noise_file;
     job.embeds_file = request.embeds_file;
+    if (!job.noise_file.empty()) {
+        check_noise(request, model, job);
+    }
+    if (!job.embeds_file.empty()) {
+        check_features(request, model, job);
+    }
     check(model.text_encoder.has_value() || !job.embeds_file.empty(), ErrorKind::bad_file,
           "no text encoder: add --llm FILE (Qwen3-4B for klein 4B, Qwen3-8B for 9B)");
     return job;

@@ -162,6 +162,15 @@ SamplingDefaults sampling_defaults(Variant variant) {
 SamplingDefaults sampling_defaults(const Checkpoint& checkpoint, Variant variant) {
     const Metadata& keys = checkpoint.source().metadata();
     SamplingDefaults defaults = sampling_defaults(variant);
+    const int64_t width = keys.get_int("flux2.default_width").value_or(defaults.width);
+    const int64_t height = keys.get_int("flux2.default_height").value_or(defaults.height);
+    for (const int64_t side : {width, height}) {
+        check(side >= 64 && side <= 4096 && side % 16 == 0, ErrorKind::bad_file, checkpoint.file(),
+              ": says its pictures are ", width, "x", height,
+              ", which makes no sense; convert it again");
+    }
+    defaults.width = static_cast<int>(width);
+    defaults.height = static_cast<int>(height);
     if (keys.get_string("flux2.variant").value_or(to_string(variant)) != to_string(variant)) {
         return defaults;
     }

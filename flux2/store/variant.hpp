@@ -34,10 +34,11 @@ struct SamplingDefaults {
     bool distilled;
     int steps;
     float guidance;
+    int width = 1024, height = 1024;
 };
 SamplingDefaults sampling_defaults(Variant variant);
-// The same with the steps and the guidance that the file itself names, unless they are those of
-// another variant.
+// The same with what the file itself names: the size, and steps and guidance unless they are those
+// of another variant.
 SamplingDefaults sampling_defaults(const Checkpoint& checkpoint, Variant variant);
 
 // "FLUX.2 klein base 4B"

@@ -50,6 +50,7 @@ struct FileInfo {
     std::string variant_reason;   // how that is known
     int default_steps = 0;
     float default_guidance = 0;
+    int default_width = 0, default_height = 0;
 };
 
 // Throws bad_file for a file that is broken or no part of FLUX.2; unsupported, saying what it is,
@@ -96,7 +97,7 @@ struct InitImage {
 struct Request {
     std::string prompt;
     std::string negative_prompt;       // for models that are guided by two passes
-    std::optional<int> width, height;  // multiples of 16; unset: the matched reference's, else 1024
+    std::optional<int> width, height;  // multiples of 16; unset: a reference's, else the model's
     bool fit_size = false;             // round sizes to multiples of 16 instead of refusing them
     std::optional<int> steps;          // unset: the model's own
     std::optional<float> guidance;     // unset: the model's own
