@@ -7,6 +7,7 @@ if(FLUX2_BUILD_CONVERT)
 endif()
 install(TARGETS flux2 EXPORT flux2-targets ARCHIVE LIBRARY RUNTIME)
 install(DIRECTORY tests/fixtures/klein/ DESTINATION ${CMAKE_INSTALL_DATADIR}/flux2/selftest)
+install(DIRECTORY models/tiny/ DESTINATION ${CMAKE_INSTALL_DATADIR}/flux2/models/tiny FILES_MATCHING PATTERN "*.gguf")
 install(DIRECTORY flux2/include/flux2 DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT flux2-targets NAMESPACE flux2:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/flux2)
 

@@ -1,8 +1,13 @@
 #!/usr/bin/env bash
-# Converts the small test model with --verify and shows the result. Called by `make demo`.
+# Draws with the bundled tiny model: a picture from words, then an edit of it. Called by `make demo`.
 set -eu
 cd "$(dirname "$0")/.."
-out=build/demo
-rm -rf "$out"
-build/bin/flux2-convert tests/fixtures/klein/flux2.safetensors tests/fixtures/klein/vae.safetensors -o "$out" --verify
-ls -l "$out"
+mkdir -p demo
+draw() { # draw FILE PROMPT [OPTIONS]
+    local file=$1 prompt=$2
+    shift 2
+    echo "\"$prompt\""
+    build/bin/flux2 -m models/tiny -p "$prompt" -o "demo/$file" -s 7 --no-cache "$@" 2> build/demo.log || { cat build/demo.log; exit 1; }
+}
+draw house.png "a small red house on the left and a tree in the middle, by day, on the grass"
+draw night.png "make it night" -r demo/house.png

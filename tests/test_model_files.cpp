@@ -557,6 +557,19 @@ TEST_CASE("info goes on after a file it cannot read and exits with 3") {
     CHECK(contains(result.out, "FLUX.2 autoencoder"));
 }
 
+TEST_CASE("a configuration nested without end is refused, not followed") {
+    const TemporaryFolder folder;
+    fs::copy_file(fixture("klein/text_encoder.safetensors"), folder / "text_encoder.safetensors");
+    std::string deep = "{\"flux2\": ";
+    for (int i = 0; i < 100'000; ++i) {
+        deep += "[";
+    }
+    test::write_file(folder / "config.json", deep + std::string(100'000, ']') + "}");
+    const auto result = run_info((folder / "text_encoder.safetensors").string());
+    CHECK(result.exit_code == 3);
+    CHECK(contains(result.err, "config.json: is not a valid JSON object"));
+}
+
 TEST_CASE("info says why parts do not fit, which is no failure of its own") {
     const TemporaryFolder folder;
     const fs::path large = write_model(folder / "large.gguf", transformer_for_width(384));

@@ -2,7 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
-#include "shallow_json.hpp"
+#include "store/json_file.hpp"
 #include "store/sha256.hpp"
 #include "store/tensor_source.hpp"
 
@@ -36,7 +36,7 @@ nlohmann::json read_memory(const fs::path& file) {
         fs::file_size(file, ignored) > kMaxMemoryBytes) {
         return nlohmann::json::object();
     }
-    nlohmann::json memory = parse_shallow_json(read_text_file(file, kMaxMemoryBytes));
+    nlohmann::json memory = parse_json(read_text_file(file, kMaxMemoryBytes));
     return memory.is_object() ? memory : nlohmann::json::object();
 }
 

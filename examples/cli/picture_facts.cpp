@@ -1,7 +1,7 @@
 #include "picture_facts.hpp"
 
 #include "base/check.hpp"
-#include "shallow_json.hpp"
+#include "store/json_file.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -128,7 +128,7 @@ std::vector<ImageText> picture_texts(const json& given) {
 json read_picture_facts(const fs::path& picture) {
     for (const ImageText& text : read_image_texts(picture)) {
         if (text.key == kKey) {
-            json facts = parse_shallow_json(text.text);
+            json facts = parse_json(text.text);
             check(facts.is_object(), ErrorKind::bad_file, picture.string(),
                   ": the settings stored in it are broken");
             return facts;

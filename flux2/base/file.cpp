@@ -35,6 +35,8 @@ void check_is_file(const fs::path& path) {
     check(fs::exists(status), ErrorKind::bad_file, path.string(), ": no such file");
     check(!fs::is_directory(status), ErrorKind::bad_file, path.string(),
           " is a folder; give the name of a file");
+    check(fs::is_regular_file(status), ErrorKind::bad_file, path.string(),
+          ": is a pipe or a device; copy its contents to a file first");
 }
 
 #ifdef _WIN32

@@ -92,9 +92,13 @@ void FeatureStore::encode(const std::vector<PromptKey>& prompts) {
                                           prompt.length);
         });
         if (!result.encoded.cut_text.empty()) {
-            log(LogLevel::warning,
-                concat("the prompt is longer than ", prompt.length,
-                       " tokens; this end of it is not used: \"", result.encoded.cut_text, "\""));
+            constexpr size_t kShown = 300;
+            std::string cut = result.encoded.cut_text;
+            if (cut.size() > kShown) {
+                cut = cut.substr(0, kShown) + " ...";
+            }
+            log(LogLevel::warning, concat("the prompt is longer than ", prompt.length,
+                                          " tokens; this end of it is not used: \"", cut, "\""));
         }
         cache_.store(cache_key(prompt), result.features);
         add(prompt, std::move(result.features));

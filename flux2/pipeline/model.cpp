@@ -14,8 +14,9 @@ std::optional<Checkpoint> open_part(const std::filesystem::path& path, Component
         return std::nullopt;
     }
     Checkpoint checkpoint = Checkpoint::open(path);
-    check(checkpoint.component() == expected, ErrorKind::bad_file, checkpoint.file(), ": is a ",
-          to_string(checkpoint.component()), ", but ", option, " takes a ", to_string(expected));
+    check(checkpoint.component() == expected, ErrorKind::bad_file, checkpoint.file(),
+          ": is of the kind ", to_string(checkpoint.component()), ", but ", option, " takes the ",
+          to_string(expected));
     return checkpoint;
 }
 

@@ -14,9 +14,20 @@ constexpr size_t kMaxJsonBytes = 64 << 20;  // Qwen3's tokenizer.json has 11 MB
 
 }  // namespace
 
+nlohmann::json parse_json(const std::string& text) {
+    constexpr int kMaxDepth = 32;
+    bool too_deep = false;
+    const auto keep = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+        too_deep = too_deep || depth > kMaxDepth;
+        return !too_deep;
+    };
+    nlohmann::json parsed = nlohmann::json::parse(text, keep, /*allow_exceptions=*/false);
+    return too_deep ? nlohmann::json(nlohmann::json::value_t::discarded) : parsed;
+}
+
 nlohmann::json read_json(const std::filesystem::path& path) {
     const std::string text = read_text_file(path, kMaxJsonBytes);
-    const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const nlohmann::json json = parse_json(text);
     check(json.is_object(), ErrorKind::bad_file, path.string(),
           ": is not a valid JSON object; download it again");
     return json;

@@ -5,8 +5,13 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 namespace flux2 {
+
+// What a text from outside says; discarded (is_discarded) when it is broken, or nested so deeply
+// that copying it, which goes down recursively, would overflow the stack.
+nlohmann::json parse_json(const std::string& text);
 
 // Throws bad_file when the file is missing or no valid JSON object.
 nlohmann::json read_json(const std::filesystem::path& path);

@@ -245,7 +245,7 @@ void to_f32(TensorType type, std::span<const std::byte> bytes, std::span<float> 
           n, " values");
     switch (type) {
         case TensorType::f32:
-            std::memcpy(out.data(), bytes.data(), bytes.size());
+            std::copy_n(bytes.data(), bytes.size(), std::as_writable_bytes(out).data());
             return;
         case TensorType::bf16:
             return bf16_values(bytes, out);
