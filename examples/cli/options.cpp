@@ -190,7 +190,7 @@ void read_picture_options(const cxxopts::ParseResult& args, GenerateOptions& o) 
 void read_generate_options(const cxxopts::ParseResult& args, GenerateOptions& o) {
     read_model_options(args, o.model);
     read_picture_options(args, o);
-    check(args.count("prompt") + args.count("prompt-file") <= 1, ErrorKind::bad_argument,
+    check(args.count("prompt") == 0 || args.count("prompt-file") == 0, ErrorKind::bad_argument,
           "one of --prompt and --prompt-file is enough; leave out the other");
     read_text(args, "prompt", o.prompt);
     read_path(args, "prompt-file", o.prompt_file);
@@ -212,7 +212,7 @@ void read_generate_options(const cxxopts::ParseResult& args, GenerateOptions& o)
           o.batch_count, " is out of range; use 1 to 10000");
     read_text(args, "output", o.output);
     read_path(args, "preview", o.preview);
-    check(args.count("json") + args.count("quiet") <= 1, ErrorKind::bad_argument,
+    check(args.count("json") == 0 || args.count("quiet") == 0, ErrorKind::bad_argument,
           "--json and --quiet contradict each other; leave out one of them");
     o.style = args.count("json") > 0    ? OutputStyle::json
               : args.count("quiet") > 0 ? OutputStyle::quiet

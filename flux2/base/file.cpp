@@ -17,6 +17,9 @@
 #include <windows.h>
 #else
 #include <fcntl.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -255,6 +258,12 @@ bool stdin_is_terminal() {
 }
 
 #endif
+
+void return_unused_memory() {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),

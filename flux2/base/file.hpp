@@ -66,6 +66,9 @@ std::filesystem::path program_folder();
 // tell.
 uint64_t own_memory_bytes();
 
+// Gives memory that was freed, but is still held for this process, back to the system.
+void return_unused_memory();
+
 // Whether the error stream is a terminal, where a progress bar makes sense.
 bool stderr_is_terminal();
 // Whether somebody types at the input.

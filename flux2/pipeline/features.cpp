@@ -1,11 +1,13 @@
 #include "pipeline/features.hpp"
 
 #include "base/check.hpp"
+#include "base/file.hpp"
 #include "base/log.hpp"
 #include "pipeline/prompt.hpp"
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -85,10 +87,10 @@ bool FeatureStore::prepare(const std::vector<PromptKey>& prompts) {
 }
 
 void FeatureStore::encode(const std::vector<PromptKey>& prompts) {
-    const Tokenizer tokenizer = load_tokenizer(*model_.text_encoder);
+    std::optional<Tokenizer> tokenizer = load_tokenizer(*model_.text_encoder);
     for (const PromptKey& prompt : prompts) {
         PromptFeatures result = parts_.run(Part::text_encoder, [&] {
-            return encode_prompt_features(tokenizer, parts_.text_encoder(), prompt.prompt,
+            return encode_prompt_features(*tokenizer, parts_.text_encoder(), prompt.prompt,
                                           prompt.length);
         });
         if (!result.encoded.cut_text.empty()) {
@@ -103,6 +105,8 @@ void FeatureStore::encode(const std::vector<PromptKey>& prompts) {
         cache_.store(cache_key(prompt), result.features);
         add(prompt, std::move(result.features));
     }
+    tokenizer.reset();
+    return_unused_memory();  // a vocabulary is a million small pieces
 }
 
 }  // namespace flux2
