@@ -1,6 +1,7 @@
 // Defaults and refusals of requests, by the rules in the reference's programs.
 #include <flux2/log.hpp>
 #include "pipeline/request.hpp"
+#include "store/safetensors.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>
@@ -183,6 +184,17 @@ TEST_CASE("steps, guidance, text length and generator have their ranges") {
     CHECK(refused([](Request& r) { r.text_length = 1 << 20; }));
     CHECK(refused([](Request& r) { r.generator = "dice"; }));
     CHECK(refused([](Request& r) { r.references = {grey(10, 10)}; }));
+}
+
+TEST_CASE("recorded features bring their own length") {
+    const test::TemporaryFolder folder;
+    Request r = request();
+    CHECK(resolve(r, open("klein")).text_length == 512);
+    r.embeds_file = folder / "short.safetensors";
+    write_safetensors(r.embeds_file,
+                      {{"prompt_embeds", {1, 40, 192}, std::vector<float>(40 * 192)}});
+    CHECK(resolve(r, open("klein")).text_length == 40);
+    CHECK(test::error_of([&] { resolve(r, open("base")); }).mentions("negative_prompt_embeds"));
 }
 
 TEST_CASE("a prompt needs a text encoder") {

@@ -165,7 +165,8 @@ void Display::picture(const std::filesystem::path& file, const Result& result,
 }
 
 void Display::message(LogLevel level, const std::string& line) {
-    if (level == LogLevel::debug || (level == LogLevel::info && !verbose_)) {
+    if (level == LogLevel::debug || (level == LogLevel::info && !verbose_) ||
+        (level == LogLevel::warning && !warned_.insert(line).second)) {
         return;
     }
     if (style_ == OutputStyle::json) {

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <filesystem>
+#include <set>
 #include <string>
 
 namespace flux2::cli {
@@ -24,7 +26,7 @@ class Display {
     // A picture is written; `facts` is what is stored with it.
     void picture(const std::filesystem::path& file, const Result& result,
                  const nlohmann::json& facts);
-    // A line of the library's log.
+    // A line of the library's log; the same warning is told once.
     void message(LogLevel level, const std::string& line);
     void error(int code, const std::string& line);
 
@@ -41,6 +43,7 @@ class Display {
     bool bar_stands_ = false;
     Stage stage_ = Stage::load;
     std::string what_;
+    std::set<std::string> warned_;
     int steps_told_ = 0;
     std::chrono::steady_clock::time_point stage_start_;
     std::chrono::steady_clock::time_point last_drawn_;

@@ -17,18 +17,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxMemoryBytes = 1 << 20;
 
-// Path, size and time of change: whether a file is still the same.
-std::string identity(const TensorSource& source) {
-    std::string text;
-    for (const MappedFile& file : source.files()) {
-        std::error_code ignored;
-        text +=
-            concat(fs::absolute(file.path()).lexically_normal().string(), " ", file.bytes().size(),
-                   " ", fs::last_write_time(file.path(), ignored).time_since_epoch().count(), "\n");
-    }
-    return text;
-}
-
 // Empty when there is none, or a broken one: no reason to lose a picture.
 nlohmann::json read_memory(const fs::path& file) {
     std::error_code ignored;

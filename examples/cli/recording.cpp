@@ -1,6 +1,7 @@
 #include "recording.hpp"
 
 #include "base/check.hpp"
+#include "store/json_file.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -25,7 +26,7 @@ nlohmann::json Recording::settings() const {
     nlohmann::json settings = nlohmann::json::object();
     for (const auto& [key, value] : source_.metadata().entries()) {
         const std::string text = source_.metadata().get_string(key).value_or("");
-        nlohmann::json parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+        nlohmann::json parsed = parse_json(text);
         check(!parsed.is_discarded(), ErrorKind::bad_file, file().string(), ": the setting ", key,
               " is no JSON: ", text.substr(0, 60), "; a string needs quotes");
         settings[key] = std::move(parsed);
@@ -42,10 +43,7 @@ std::vector<std::string> Recording::names() const {
 }
 
 HostTensor Recording::get(const std::string& name) const {
-    const TensorInfo& tensor = info(name);
-    HostTensor values(tensor.shape.ne);
-    to_f32(tensor.type, tensor.bytes, values.data);
-    return values;
+    return read_tensor(source_, name);
 }
 
 std::vector<int32_t> Recording::get_ints(const std::string& name) const {

@@ -6,23 +6,11 @@
 #include "pipeline/prompt.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <sstream>
 #include <utility>
 
 namespace flux2 {
-namespace fs = std::filesystem;
-
-std::string file_identity(const Checkpoint& checkpoint) {
-    std::ostringstream text;
-    for (const MappedFile& file : checkpoint.source().files()) {
-        std::error_code ignored;
-        text << fs::absolute(file.path()).lexically_normal().string() << " " << file.bytes().size()
-             << " " << fs::last_write_time(file.path(), ignored).time_since_epoch().count() << "\n";
-    }
-    return text.str();
-}
 
 FeatureStore::FeatureStore(const Model& model, const LoadOptions& options, Parts& parts,
                            const TensorCache& cache)
@@ -58,8 +46,8 @@ std::string FeatureStore::cache_key(const PromptKey& prompt) const {
     std::ostringstream key;
     key << "features of klein's template\n"
         << version() << "\n"
-        << file_identity(*model_.text_encoder) << parts_.backend(Part::text_encoder).name() << " "
-        << options_.type << "\nlayers";
+        << identity(model_.text_encoder->source()) << parts_.backend(Part::text_encoder).name()
+        << " " << options_.type << "\nlayers";
     for (const int64_t layer : model_.text.layers) {
         key << " " << layer;
     }

@@ -34,8 +34,8 @@ class FeatureStore {
     // Of a prompt that was prepared.
     const HostTensor& get(const PromptKey& prompt) const;
 
-    // How many prompts are held in memory; preparing more at once makes no sense.
-    static constexpr size_t kHeld = 8;
+    // How many prompts are held in memory: eight, each with a negative one.
+    static constexpr size_t kHeld = 16;
 
   private:
     struct Entry {
@@ -54,8 +54,5 @@ class FeatureStore {
     const TensorCache& cache_;
     std::deque<Entry> entries_;  // the newest last
 };
-
-// Path, size and time of change of a checkpoint's files: whether it is still the same one.
-std::string file_identity(const Checkpoint& checkpoint);
 
 }  // namespace flux2

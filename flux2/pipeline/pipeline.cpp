@@ -10,6 +10,7 @@
 #include "pipeline/model.hpp"
 #include "pipeline/parts.hpp"
 #include "pipeline/preview.hpp"
+#include "pipeline/progress.hpp"
 #include "pipeline/prompt.hpp"
 #include "pipeline/request.hpp"
 #include "pipeline/sampler.hpp"
@@ -26,55 +27,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// Passes steps on to the caller's callback and turns its "no" into an Error.
-class Reporter {
+// Seconds of work since it was made, those of loading parts left out.
+class WorkTimer {
   public:
-    explicit Reporter(const Progress& progress) : progress_(progress) {}
+    explicit WorkTimer(const Parts& parts) : parts_(parts), loaded_(parts.load_seconds()) {}
 
-    void report(const Step& step) const {
-        check(!progress_ || progress_(step), ErrorKind::cancelled, "cancelled");
+    double seconds() const {
+        return std::chrono::duration<double>(Clock::now() - start_).count() -
+               (parts_.load_seconds() - loaded_);
     }
 
   private:
-    const Progress& progress_;
-};
-
-// Hands the progress of computations on while it lives.
-class BlockWatch {
-  public:
-    BlockWatch(Backend& backend, std::function<void(double share)> on_share) : backend_(backend) {
-        backend_.set_on_progress(std::move(on_share));
-    }
-    ~BlockWatch() { backend_.set_on_progress({}); }
-    BlockWatch(const BlockWatch&) = delete;
-    BlockWatch& operator=(const BlockWatch&) = delete;
-
-  private:
-    Backend& backend_;
-};
-
-// Tells what is being loaded while it lives.
-class LoadWatch {
-  public:
-    LoadWatch(Parts& parts, const Reporter& reporter) : parts_(parts) {
-        parts_.set_on_load([this, &reporter](Part part) {
-            encoder_loaded_ = encoder_loaded_ || part == Part::text_encoder;
-            reporter.report({.stage = Stage::load, .what = to_string(part)});
-        });
-    }
-    ~LoadWatch() { parts_.set_on_load({}); }
-    LoadWatch(const LoadWatch&) = delete;
-    LoadWatch& operator=(const LoadWatch&) = delete;
-
-    bool encoder_loaded() const { return encoder_loaded_; }
-
-  private:
-    Parts& parts_;
-    bool encoder_loaded_ = false;
+    const Parts& parts_;
+    double loaded_;
+    Clock::time_point start_ = Clock::now();
 };
 
 std::string gigabytes(uint64_t bytes) {
@@ -100,22 +66,6 @@ uint64_t total_ram() {
 }
 
 }  // namespace
-
-const char* to_string(Stage stage) {
-    switch (stage) {
-        case Stage::load:
-            return "loading";
-        case Stage::encode_prompt:
-            return "encoding the prompt";
-        case Stage::encode_references:
-            return "encoding pictures";
-        case Stage::denoise:
-            return "denoising";
-        case Stage::decode:
-            return "decoding";
-    }
-    return "working";
-}
 
 struct Pipeline::Impl {
     Impl(Model opened, LoadOptions given)
@@ -208,8 +158,7 @@ HostTensor Pipeline::Impl::encode_picture(const Image& image) {
 // Text features and encoded references.
 Conditioning Pipeline::Impl::condition(const Job& job, Result& result, const Reporter& reporter) {
     Conditioning conditioning;
-    auto start = Clock::now();
-    const double loaded = parts.load_seconds();
+    const WorkTimer encoding(parts);
     if (!job.embeds_file.empty()) {
         conditioning.txt = read_features(job.embeds_file, "prompt_embeds");
         if (job.two_passes) {
@@ -227,13 +176,9 @@ Conditioning Pipeline::Impl::condition(const Job& job, Result& result, const Rep
             conditioning.negative_txt = features.get(prompts.back());
         }
     }
-    check(conditioning.txt.ne[0] == model.sizes.text_width, ErrorKind::bad_file,
-          job.embeds_file.string(), ": its features are ", conditioning.txt.ne[0], " wide, ",
-          model.info.name, " takes ", model.sizes.text_width);
-    result.timings.encode_prompt = seconds_since(start) - (parts.load_seconds() - loaded);
+    result.timings.encode_prompt = encoding.seconds();
 
-    start = Clock::now();
-    const double loaded_vae = parts.load_seconds();
+    const WorkTimer encoding_references(parts);
     for (size_t i = 0; i < job.references.size(); ++i) {
         const BlockWatch watch(parts.backend(Part::vae), [&](double share) {
             reporter.report({.stage = Stage::encode_references,
@@ -243,7 +188,7 @@ Conditioning Pipeline::Impl::condition(const Job& job, Result& result, const Rep
         });
         conditioning.references.push_back(encode_picture(job.references[i]));
     }
-    result.timings.encode_references = seconds_since(start) - (parts.load_seconds() - loaded_vae);
+    result.timings.encode_references = encoding_references.seconds();
     return conditioning;
 }
 
@@ -257,7 +202,7 @@ void Pipeline::Impl::prepare_preview() {
     if (preview_map) {
         return;
     }
-    const std::string key = concat("preview\n", version(), "\n", file_identity(model.vae));
+    const std::string key = concat("preview\n", version(), "\n", identity(model.vae.source()));
     preview_map = cache.find(key);
     if (!preview_map) {
         preview_map = parts.run(Part::vae, [&] { return fit_preview(parts.vae()); });
@@ -272,10 +217,6 @@ HostTensor Pipeline::Impl::first_latents(const Job& job, const std::optional<Hos
     HostTensor noise = job.noise_file.empty()
                            ? draw_noise(job.generator, job.seed, w, h, model.sizes.channels)
                            : read_noise(job.noise_file);
-    check(noise.ne[0] == w && noise.ne[1] == h && noise.ne[2] == model.sizes.channels,
-          ErrorKind::bad_file, job.noise_file.string(), ": its noise is for ", noise.ne[0] * 16,
-          "x", noise.ne[1] * 16, " pixels and ", noise.ne[2], " channels, the picture has ",
-          job.width, "x", job.height, " and ", model.sizes.channels);
     if (init) {
         const float t = job.sigmas.front();
         for (size_t i = 0; i < noise.data.size(); ++i) {
@@ -335,7 +276,6 @@ Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
     // 1. Prompt and reference pictures.
     std::optional<Conditioning> conditioning = condition(job, result, reporter);
     result.prompt_cached = job.embeds_file.empty() && !loads.encoder_loaded();
-
     note_memory(result);
 
     // 2. What the loop starts from.
@@ -350,18 +290,15 @@ Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
     note_memory(result);
 
     // 3. The loop.
-    auto began = Clock::now();
-    const double loaded_before_loop = parts.load_seconds();
+    const WorkTimer denoising(parts);
     const HostTensor tokens =
         parts.run(Part::transformer, [&] { return denoise(job, *conditioning, start, reporter); });
     conditioning.reset();
-    result.timings.denoise = seconds_since(began) - (parts.load_seconds() - loaded_before_loop);
-
+    result.timings.denoise = denoising.seconds();
     note_memory(result);
 
     // 4. Pixels.
-    began = Clock::now();
-    const double loaded_before_decoding = parts.load_seconds();
+    const WorkTimer decoding(parts);
     const HostTensor latents = from_tokens(tokens, job.latent_w(), job.latent_h());
     result.image = parts.run(Part::vae, [&] {
         Vae& vae = parts.vae();
@@ -370,7 +307,7 @@ Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
         });
         return from_planes(vae.decode(latents));
     });
-    result.timings.decode = seconds_since(began) - (parts.load_seconds() - loaded_before_decoding);
+    result.timings.decode = decoding.seconds();
     result.timings.load = parts.load_seconds() - loaded;
     note_memory(result);
     if (!options.keep_loaded) {

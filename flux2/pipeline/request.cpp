@@ -173,7 +173,8 @@ void check_noise(const Request& request, const Model& model, const Job& job) {
           " channels, the picture has ", job.width, "x", job.height, " and ", model.sizes.channels);
 }
 
-void check_features(const Request& request, const Model& model, const Job& job) {
+// Returns how many tokens they have.
+int64_t check_features(const Request& request, const Model& model, const Job& job) {
     const std::string file = request.embeds_file.string();
     const auto count_tokens = [&](const char* name) {
         const HostTensor features = read_features(request.embeds_file, name);
@@ -188,6 +189,7 @@ void check_features(const Request& request, const Model& model, const Job& job) 
     const int64_t n_negative = job.two_passes ? count_tokens("negative_prompt_embeds") : n;
     check(n_negative == n, ErrorKind::bad_file, file, ": its negative_prompt_embeds have ",
           n_negative, " tokens, its prompt_embeds ", n, "; both must have as many");
+    return n;
 }
 
 void resolve_pictures(const Request& request, Job& job) {
@@ -242,7 +244,7 @@ Job resolve(const Request& request, const Model& model) {
         check_noise(request, model, job);
     }
     if (!job.embeds_file.empty()) {
-        check_features(request, model, job);
+        job.text_length = check_features(request, model, job);
     }
     check(model.text_encoder.has_value() || !job.embeds_file.empty(), ErrorKind::bad_file,
           "no text encoder: add --llm FILE (Qwen3-4B for klein 4B, Qwen3-8B for 9B)");

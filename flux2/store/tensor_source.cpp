@@ -182,6 +182,17 @@ void TensorSource::build_index() {
     }
 }
 
+std::string identity(const TensorSource& source) {
+    std::string text;
+    for (const MappedFile& file : source.files()) {
+        std::error_code ignored;
+        text +=
+            concat(fs::absolute(file.path()).lexically_normal().string(), " ", file.bytes().size(),
+                   " ", fs::last_write_time(file.path(), ignored).time_since_epoch().count(), "\n");
+    }
+    return text;
+}
+
 HostTensor read_tensor(const TensorSource& source, const std::string& name) {
     const TensorInfo* tensor = source.find(name);
     check(tensor != nullptr, ErrorKind::bad_file, source.path().string(), ": tensor ", name,

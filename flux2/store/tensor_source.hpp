@@ -53,6 +53,9 @@ class TensorSource {
     std::unordered_map<std::string_view, size_t> index_;
 };
 
+// Path, size and time of change of every file: whether a checkpoint is still the same one.
+std::string identity(const TensorSource& source);
+
 // The values of a tensor. Throws bad_file, naming it, when it is missing or holds no numbers.
 HostTensor read_tensor(const TensorSource& source, const std::string& name);
 

@@ -1,0 +1,61 @@
+// How a picture's progress reaches the caller.
+#pragma once
+
+#include <flux2/flux2.hpp>
+#include "base/check.hpp"
+#include "compute/backend.hpp"
+#include "pipeline/parts.hpp"
+
+#include <functional>
+#include <utility>
+
+namespace flux2 {
+
+// Passes steps on to the caller's callback and turns its "no" into an Error.
+class Reporter {
+  public:
+    explicit Reporter(const Progress& progress) : progress_(progress) {}
+
+    void report(const Step& step) const {
+        check(!progress_ || progress_(step), ErrorKind::cancelled, "cancelled");
+    }
+
+  private:
+    const Progress& progress_;
+};
+
+// Hands the progress of computations on while it lives.
+class BlockWatch {
+  public:
+    BlockWatch(Backend& backend, std::function<void(double share)> on_share) : backend_(backend) {
+        backend_.set_on_progress(std::move(on_share));
+    }
+    ~BlockWatch() { backend_.set_on_progress({}); }
+    BlockWatch(const BlockWatch&) = delete;
+    BlockWatch& operator=(const BlockWatch&) = delete;
+
+  private:
+    Backend& backend_;
+};
+
+// Tells what is being loaded while it lives.
+class LoadWatch {
+  public:
+    LoadWatch(Parts& parts, const Reporter& reporter) : parts_(parts) {
+        parts_.set_on_load([this, &reporter](Part part) {
+            encoder_loaded_ = encoder_loaded_ || part == Part::text_encoder;
+            reporter.report({.stage = Stage::load, .what = to_string(part)});
+        });
+    }
+    ~LoadWatch() { parts_.set_on_load({}); }
+    LoadWatch(const LoadWatch&) = delete;
+    LoadWatch& operator=(const LoadWatch&) = delete;
+
+    bool encoder_loaded() const { return encoder_loaded_; }
+
+  private:
+    Parts& parts_;
+    bool encoder_loaded_ = false;
+};
+
+}  // namespace flux2
