@@ -4,7 +4,7 @@
 # TYPES="Q8_0 Q4_K_M" chooses the types, OUT the folder for the results (removed afterwards).
 set -eu
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- tests/fixtures/klein/flux2.safetensors
+[ $# -gt 0 ] || set -- build/fixtures/klein/flux2.safetensors
 out=${OUT:-$(mktemp -d)}
 mkdir -p "$out"
 printf '%-26s %-7s %9s %9s %11s %14s\n' file type seconds MB/s "output MB" "peak anon MB"

@@ -38,7 +38,7 @@ class TemporaryFolder {
     std::filesystem::path path_;
 };
 
-// A file under tests/fixtures.
+// A file under tests/fixtures, where the packed ones are unpacked.
 std::filesystem::path fixture(std::string_view path);
 
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);

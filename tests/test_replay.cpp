@@ -109,6 +109,21 @@ TEST_CASE("the tiny model replays text to image and an edit as recorded") {
     CHECK(dump.find("golden-edit/reference_latents_0") != nullptr);
 }
 
+TEST_CASE("the base model replays guidance and a negative prompt from its Q8_0 file") {
+    const auto result = replay(recorded("golden-base.safetensors") + " -m " + kTiny);
+    CAPTURE(result.out);
+    CHECK(result.exit_code == 0);
+    CHECK(result.out.find("flux2-tiny-base-q8_0.gguf") != std::string::npos);
+    // Recorded with bf16 weights: their rounding to 8 bits alone gives 49.8 dB (docs/numerics.md).
+    const std::vector<double> psnr = psnr_values(result.out);
+    REQUIRE(psnr.size() == 1);
+    CHECK(psnr[0] >= 45);
+    // And it does matter: the distilled model in its place is far off.
+    const auto other = replay(recorded("golden-base.safetensors") + kParts);
+    CHECK(other.exit_code == 1);
+    CHECK(failed(other, "latents_7"));
+}
+
 TEST_CASE("another schedule fails") {
     const test::TemporaryFolder folder;
     RecordingFile linear("golden-t2i.safetensors");

@@ -1,0 +1,10 @@
+# Recorded models and runs lie packed in the tree; this unpacks them into the build folder, as FLUX2_RECORDED.
+set(FLUX2_RECORDED ${CMAKE_BINARY_DIR}/fixtures)
+set(recorded_archive ${PROJECT_SOURCE_DIR}/tests/fixtures/recorded.tar.xz)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${recorded_archive})
+file(SHA256 ${recorded_archive} recorded_hash)
+if(NOT EXISTS ${FLUX2_RECORDED}/${recorded_hash})
+    file(REMOVE_RECURSE ${FLUX2_RECORDED})
+    file(ARCHIVE_EXTRACT INPUT ${recorded_archive} DESTINATION ${FLUX2_RECORDED})
+    file(TOUCH ${FLUX2_RECORDED}/${recorded_hash})
+endif()
