@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "model_choice.hpp"
 #include "output_name.hpp"
 #include "picture_facts.hpp"
 #include "session.hpp"
@@ -77,7 +78,7 @@ std::vector<std::string> read_prompts(const GenerateOptions& o) {
 
 cxxopts::Options describe_options(const std::string& program, const std::string& positional) {
     cxxopts::Options options(program, "Makes pictures with FLUX.2.\n");
-    options.custom_help(positional + "-m FOLDER -p PROMPT [options]");
+    options.custom_help(positional + "[-m FOLDER] -p PROMPT [options]");
     add_model_options(options);
     add_generate_options(options);
     return options;
@@ -239,6 +240,8 @@ int redo(int argc, char** argv) {
         const fs::path picture = args["picture"].as<std::string>();
         GenerateOptions o = options_from_facts(read_picture_facts(picture), picture);
         read_generate_options(args, o);
+        check(!o.model.folder.empty() || !o.model.files.transformer.empty(), ErrorKind::bad_file,
+              picture.string(), ": its settings name no transformer; add -m FOLDER");
         return run(o);
     });
 }

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -59,12 +58,14 @@ std::shared_ptr<cxxopts::Value> text() {
 }  // namespace
 
 void add_model_options(cxxopts::Options& options) {
-    options.add_options("Model")                                                      //
-        ("m,model", "folder with transformer, text encoder and autoencoder", text())  //
-        ("diffusion-model", "transformer, GGUF or safetensors", text())               //
-        ("llm,text-encoder", "Qwen3 text encoder", text())                            //
-        ("vae", "autoencoder", text())                                                //
-        ("variant", "klein, base, kv or dev, where the file does not tell", text())   //
+    options.add_options("Model")  //
+        ("m,model",
+         "folder with transformer, text encoder and autoencoder (default: the bundled toy)",
+         text())                                                                     //
+        ("diffusion-model", "transformer, GGUF or safetensors", text())              //
+        ("llm,text-encoder", "Qwen3 text encoder", text())                           //
+        ("vae", "autoencoder", text())                                               //
+        ("variant", "klein, base, kv or dev, where the file does not tell", text())  //
         ("type", "type of the matrices in memory, such as Q8_0 (default: the file's)",
          text())                                                                           //
         ("device", "CPU, CUDA0, ... (see flux2 devices); default: the first GPU", text())  //
@@ -295,17 +296,6 @@ uint64_t parse_seed(const std::string& text) {
           ErrorKind::bad_argument, "a seed is a number from 0 to 9999999999999999999, not '", text,
           "'; leave it out for a random one");
     return std::stoull(text);
-}
-
-ModelFiles choose_files(const ModelOptions& model, bool quiet) {
-    if (model.folder.empty()) {
-        return model.files;
-    }
-    const FoundModel found = find_model(model.folder, model.load.variant, model.files);
-    if (!quiet) {
-        std::cerr << "model: " << found.choice << std::endl;
-    }
-    return found.files;
 }
 
 fs::path default_cache_folder() {

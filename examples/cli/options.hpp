@@ -59,10 +59,6 @@ int parse_int(const std::string& name, const std::string& text);
 float parse_float(const std::string& name, const std::string& text);
 uint64_t parse_seed(const std::string& text);
 
-// The files to use: those found in the folder, replaced by those that are named. The choice is
-// told in one line on stderr unless quiet.
-ModelFiles choose_files(const ModelOptions& model, bool quiet);
-
 // Where programs keep what they can make again; empty when the system names no such place.
 std::filesystem::path default_cache_folder();
 

@@ -2,6 +2,7 @@
 
 #include <flux2/flux2.hpp>
 #include "generate.hpp"
+#include "model_choice.hpp"
 #include "options.hpp"
 
 #include <nlohmann/json.hpp>

@@ -3,6 +3,7 @@
 #include <flux2/image.hpp>
 #include "base/check.hpp"
 #include "image/image.hpp"
+#include "model_choice.hpp"
 #include "pipeline/denoise.hpp"
 #include "pipeline/latents.hpp"
 #include "pipeline/model.hpp"
