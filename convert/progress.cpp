@@ -1,6 +1,6 @@
 #include "progress.hpp"
 
-#include "base/file.hpp"
+#include "base/system.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -127,6 +127,7 @@ void init(T* target, size_t size, const T& defaults) {
 flux2_load_options default_load_options() {
     flux2_load_options options{};
     options.cache_bytes = flux2::LoadOptions().cache_bytes;
+    options.repack = flux2::LoadOptions().repack;
     return options;
 }
 
@@ -209,6 +210,7 @@ flux2::LoadOptions to_options(const flux2_load_options& given) {
     options.variant = text_or(given.variant);
     options.keep_loaded = given.keep_loaded;
     options.max_device_bytes = given.max_device_bytes;
+    options.repack = given.repack;
     options.cache_folder = path_of(given.cache_folder);
     options.cache_bytes = given.cache_bytes;
     return options;

@@ -101,9 +101,9 @@ TEST_CASE("pictures that are ready stay when a later one is cancelled") {
 TEST_CASE("a program that waits for prompts ends at once") {
     const test::TemporaryFolder folder;
     // The warning about a picture tells that the program has come to its prompts.
-    test::TerminalProgram program(joined(
-        test::small_picture(), {"-i", fixture("../fuzz/corpus/image/png_grey_alpha").string(),
-                                "--prompt-file", "-", "-o", (folder / "x.png").string()}));
+    test::TerminalProgram program(
+        joined(test::small_picture(), {"-i", FLUX2_TEST_CORPUS "/image/png_grey_alpha",
+                                       "--prompt-file", "-", "-o", (folder / "x.png").string()}));
     program.wait_for("has transparent pixels");
     program.type("a prompt\n");
     program.type("\x03");

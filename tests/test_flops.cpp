@@ -61,7 +61,7 @@ TEST_CASE("attention costs scores and sums, and is no plain multiply") {
     const Work work = s.work(ggml_flash_attn_ext(s.graph, q, kv, kv, nullptr, 1.0f, 0.0f, 0.0f));
     CHECK(work.flops == 4 * 64 * 7 * 11 * 2);
     CHECK(work.mat_muls.empty());
-    CHECK(!raw_seconds(s.backend, work));
+    CHECK(!raw_seconds(s.backend, work, /*repacks=*/true));
 }
 
 // A kernel of 3x3 in steps of 2 fits 4 times into 10 columns and 3 times into 8 rows.
@@ -91,7 +91,7 @@ TEST_CASE("every type has a raw speed, and shapes that hardly matter are not tim
                                  GGML_TYPE_Q4_K, GGML_TYPE_IQ2_XS}) {
         CAPTURE(std::string(ggml_type_name(type)));
         const Work work{.flops = 0, .mat_muls = {{{type, 256, 64, 32}, 10}}};
-        const auto seconds = raw_seconds(backend, work);
+        const auto seconds = raw_seconds(backend, work, /*repacks=*/true);
         REQUIRE(seconds);
         CHECK(*seconds > 0);
         CHECK(*seconds < 1);  // 10 million operations
@@ -100,7 +100,7 @@ TEST_CASE("every type has a raw speed, and shapes that hardly matter are not tim
     const MatMul huge{GGML_TYPE_F32, 1'000'000, 1'000'000, 1};
     const MatMul wide{GGML_TYPE_F32, 64, 64, 1'000'000'000};
     const Work work{.flops = 0, .mat_muls = {{huge, 1}, {wide, 1000}}};
-    CHECK(raw_seconds(backend, work));
+    CHECK(raw_seconds(backend, work, /*repacks=*/true));
 }
 
 }  // namespace

@@ -87,7 +87,8 @@ const std::vector<TensorType> kTypes = {TensorType::f32, TensorType::f16, Tensor
                                         TensorType::q8_0};
 
 TEST_CASE("the transformer's operations run on every backend") {
-    const Backend backend("CPU");
+    Backend backend("CPU");
+    backend.use_stock_operations();
     const Checkpoint checkpoint = Checkpoint::open(test::fixture("klein/flux2.safetensors"));
     for (const TensorType type : kTypes) {
         Transformer transformer(backend, checkpoint, {.type = type});
@@ -107,7 +108,8 @@ TEST_CASE("the transformer's operations run on every backend") {
 }
 
 TEST_CASE("the text encoder's operations run on every backend") {
-    const Backend backend("CPU");
+    Backend backend("CPU");
+    backend.use_stock_operations();
     const Checkpoint checkpoint = Checkpoint::open(test::fixture("klein/text_encoder.safetensors"));
     for (const TensorType type : kTypes) {
         Qwen3 qwen3(backend, checkpoint, {}, {.type = type});
@@ -117,7 +119,8 @@ TEST_CASE("the text encoder's operations run on every backend") {
 }
 
 TEST_CASE("the autoencoder's operations run on every backend") {
-    const Backend backend("CPU");
+    Backend backend("CPU");
+    backend.use_stock_operations();
     const Checkpoint checkpoint = Checkpoint::open(test::fixture("klein/vae.safetensors"));
     for (const TensorType type : kTypes) {
         Vae vae(backend, checkpoint, {.type = type});

@@ -135,8 +135,9 @@ TEST_CASE("Ctrl-C ends a picture first, and the session at its prompt") {
     CHECK(folder.names() == std::vector<std::string>{"a-001.png"});
 }
 
-TEST_CASE("a session without a model ends before its first prompt") {
-    test::TerminalProgram program({"--no-cache"});
+TEST_CASE("a session without a transformer ends before its first prompt") {
+    test::TerminalProgram program(
+        {"--no-cache", "--vae", test::fixture("klein/vae.safetensors").string()});
     program.wait_for("flux2: no transformer");
     CHECK(program.wait_for_exit(10) == 3);
 }

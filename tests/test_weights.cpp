@@ -1,4 +1,8 @@
+#include "compute/graph.hpp"
+#include "compute/ops.hpp"
 #include "compute/weights.hpp"
+#include "store/safetensors.hpp"
+#include "store/tensor_type.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>
@@ -38,7 +42,8 @@ TEST_CASE("weights have the file's values, or those of the type asked for") {
     CHECK(f32->type == GGML_TYPE_F32);
     CHECK(bytes_of(f32) == test::bytes_of(expected));
 
-    Weights quantised(backend, checkpoint, {.type = TensorType::q8_0});
+    // Matrices that are laid out anew cannot be read back.
+    Weights quantised(backend, checkpoint, {.type = TensorType::q8_0, .repack = false});
     const ggml_tensor* q8 = quantised.matrix("img_in.weight", {32, 8});
     const ggml_tensor* norm = quantised.vector("single_blocks.0.norm.query_norm.scale", 5);
     quantised.load();
@@ -66,6 +71,45 @@ TEST_CASE("weights that need no conversion stay in the mapped file") {
     converted.matrix("img_in.weight", {32, 8});
     converted.load();
     CHECK(converted.memory().own.host >= 32 * 8 * 2);
+}
+
+TEST_CASE("matrices laid out for the CPU multiply as they did, and leave the file") {
+    const test::TemporaryFolder folder;
+    std::vector<float> values(256 * 64);
+    for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = static_cast<float>(i * 37 % 101) - 50.0f;
+    }
+    Backend backend("CPU", 2);
+    for (const TensorType type : {TensorType::q8_0, TensorType::q4_0, TensorType::q4_k}) {
+        CAPTURE(type_name(type));
+        write_safetensors(folder / "x.safetensors",
+                          {{"double_stream_modulation_img.lin.weight", {64, 256}, values},
+                           {"img_in.weight", {64, 256}, values}});
+        const Checkpoint checkpoint = Checkpoint::open(folder / "x.safetensors");
+        const auto product = [&](bool repack) {
+            Weights weights(backend, checkpoint, {.type = type, .repack = repack});
+            ggml_tensor* matrix = weights.matrix("img_in.weight", {256, 64});
+            weights.load();
+            const bool repacked =
+                matrix->buffer != nullptr &&
+                ggml_backend_buffer_get_type(matrix->buffer) == backend.repack_buffer_type();
+            CHECK(repacked == (repack && backend.repacks(matrix)));
+            CHECK(weights.memory().own.host >= ggml_nbytes(matrix));
+            Graph graph(backend, 16);
+            ggml_tensor* x = graph.input_f32("x", {256, 5});
+            ggml_tensor* y = linear(graph, matrix, x);
+            graph.finish(y);
+            graph.set(x, std::span<const float>(values).first(256 * 5));
+            graph.compute();
+            return graph.read(y).data;
+        };
+        const std::vector<float> plain = product(false);
+        const std::vector<float> repacked = product(true);
+        REQUIRE(plain.size() == 64 * 5);
+        for (size_t i = 0; i < plain.size(); ++i) {
+            CHECK(repacked[i] == doctest::Approx(plain[i]).epsilon(1e-4));
+        }
+    }
 }
 
 TEST_CASE("a type whose blocks do not fit leaves a matrix as it is") {

@@ -9,6 +9,7 @@
 #include "models/transformer.hpp"
 #include "models/vae.hpp"
 #include "pipeline/latents.hpp"
+#include "profile.hpp"
 #include "raw_speed.hpp"
 #include "stopwatch.hpp"
 #include "store/tensor_type.hpp"
@@ -32,6 +33,7 @@ struct BenchOptions {
     int64_t n_references = 0;  // of the picture's own size
     int n_repeats = 3;
     bool json = false;
+    bool profile = false;
     WeightOptions weights;
     std::string device;
     int n_threads = 0;  // 0: one per core
@@ -51,7 +53,7 @@ uint64_t total(const MemoryUse& memory) {
 }
 
 struct Session {
-    const Backend& backend;
+    Backend& backend;
     const BenchOptions& options;
     std::vector<StageResult> stages;
 };
@@ -74,13 +76,21 @@ void time_stage(Session& s, const std::string& name, const Model& model,
     stage.buffer_bytes = total(model.compute_memory());
     const Work work = work_of(model.graph()->nodes());
     stage.flops = work.flops;
-    if (const auto raw = raw_seconds(s.backend, work)) {
+    if (const auto raw = raw_seconds(s.backend, work, s.options.weights.repack)) {
         stage.raw_share = *raw / stage.seconds;
     }
     if (!s.options.json) {
         std::cout << to_text(stage) << std::endl;
     }
     s.stages.push_back(stage);
+    if (s.options.profile) {
+        Profile profile;
+        s.backend.set_on_operation(
+            [&](const ggml_tensor& node, double seconds) { profile.add(node, seconds); });
+        run();
+        s.backend.set_on_operation({});
+        std::cout << profile.to_text() << std::flush;
+    }
 }
 
 TransformerInput random_input(const TransformerSizes& sizes, const BenchOptions& o) {
@@ -155,6 +165,8 @@ cxxopts::Options known_options() {
          cxxopts::value<std::string>()->default_value("auto"))                              //
         ("t,threads", "CPU threads, 0 for all", cxxopts::value<int>()->default_value("0"))  //
         ("repeat", "runs of each stage", cxxopts::value<int>()->default_value("3"))         //
+        ("no-repack", "CPU: leave matrices in the mapped file")                             //
+        ("profile", "one more run of each stage, timed operation by operation")             //
         ("json", "print one JSON object")                                                   //
         ("h,help", "print this help");
     return options;
@@ -196,8 +208,12 @@ BenchOptions read_options(const cxxopts::ParseResult& args) {
     o.n_references = args["references"].as<int64_t>();
     o.n_repeats = args["repeat"].as<int>();
     o.json = args.count("json") > 0;
+    o.profile = args.count("profile") > 0;
+    check(!o.json || !o.profile, ErrorKind::bad_argument,
+          "--profile prints tables for people; leave out --json");
     o.device = args["device"].as<std::string>();
     o.n_threads = args["threads"].as<int>();
+    o.weights.repack = args.count("no-repack") == 0;
     if (args.count("type") > 0) {
         o.weights.type = parse_matrix_type(text("type"));
     }
@@ -227,7 +243,7 @@ int bench(int argc, char** argv) {
         return 0;
     }
     const BenchOptions options = read_options(args);
-    const Backend backend(options.device, options.n_threads);
+    Backend backend(options.device, options.n_threads);
     Session session{backend, options, {}};
     if (!options.json) {
         std::cout << "device " << backend.name() << ", " << options.width << "x" << options.height

@@ -1,5 +1,7 @@
 #include "flops.hpp"
 
+#include "compute/cpu/attention.hpp"
+
 namespace flux2::cli {
 namespace {
 
@@ -21,8 +23,7 @@ MatMul of_conv_2d(const ggml_tensor* y) {
             .n = y->ne[0] * y->ne[1] * y->ne[3]};
 }
 
-// q [head_dim, n_q, n_head, batch], k [head_dim, n_kv, ...], v [width, n_kv, ...]: scores, then
-// sums of values.
+// Scores, then sums of values. q [head_dim, n_q, n_head, batch], v [width, n_kv, ...]
 double attention_flops(const ggml_tensor* y) {
     const ggml_tensor* q = y->src[0];
     const ggml_tensor* v = y->src[2];
@@ -53,6 +54,9 @@ Work work_of(const std::vector<const ggml_tensor*>& nodes) {
                 break;
             case GGML_OP_FLASH_ATTN_EXT:
                 work.flops += attention_flops(node);
+                break;
+            case GGML_OP_CUSTOM:
+                work.flops += cpu::is_attention(node) ? cpu::attention_flops(node) : 0;
                 break;
             default:
                 break;

@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/system.hpp"
 #include "model_choice.hpp"
 #include "output_name.hpp"
 #include "picture_facts.hpp"

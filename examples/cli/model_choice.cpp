@@ -1,6 +1,6 @@
 #include "model_choice.hpp"
 
-#include "base/file.hpp"
+#include "base/system.hpp"
 
 #include <iostream>
 

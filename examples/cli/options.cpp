@@ -69,11 +69,12 @@ void add_model_options(cxxopts::Options& options) {
         ("type", "type of the matrices in memory, such as Q8_0 (default: the file's)",
          text())                                                                           //
         ("device", "CPU, CUDA0, ... (see flux2 devices); default: the first GPU", text())  //
-        ("t,threads", "CPU threads (default: one per core)", text())                       //
+        ("t,threads", "CPU threads (default: one per physical core)", text())              //
         ("max-vram",
          "device memory to use at most, such as 4G; weights that do not fit are "
          "streamed from RAM",
          text())                                                                            //
+        ("no-repack", "CPU: leave matrices in the mapped file; slower, needs less RAM")     //
         ("keep-loaded", "hold all parts in memory between pictures")                        //
         ("cache", "folder for encoded prompts (default: the user's cache folder)", text())  //
         ("no-cache", "keep nothing on disk");
@@ -134,6 +135,7 @@ void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model) {
     if (args.count("max-vram") > 0) {
         model.load.max_device_bytes = parse_bytes(given(args, "max-vram"));
     }
+    model.load.repack = model.load.repack && args.count("no-repack") == 0;
     model.load.keep_loaded = model.load.keep_loaded || args.count("keep-loaded") > 0;
     model.load.cache_folder = default_cache_folder();
     read_path(args, "cache", model.load.cache_folder);

@@ -1,14 +1,15 @@
 #include "raw_speed.hpp"
 
+#include "base/check.hpp"
 #include "base/random.hpp"
 #include "compute/graph.hpp"
 #include "stopwatch.hpp"
 #include "store/tensor_type.hpp"
 
-#include <ggml-alloc.h>
 #include <ggml-cpp.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -21,11 +22,11 @@ constexpr double kSecondsOfARow = 0.01;  // long beside the start of a graph
 constexpr int kMostRuns = 10;
 constexpr double kMostCopies = 64;
 
-// A multiply's tensors in the memory of the device.
+// A multiply's tensors in the memory of the device, the weight where the networks have theirs.
 struct Operands {
     ggml_context_ptr context;
     ggml_tensor *w, *x, *y;
-    ggml_backend_buffer_ptr buffer;
+    TensorBuffer weight, others;
 };
 
 // Random values, the same again every few rows. Zeros would let a GPU run cooler, and thus faster,
@@ -46,10 +47,14 @@ void fill(ggml_tensor* tensor) {
     values.resize(static_cast<size_t>(n));
     std::vector<std::byte> encoded(data_bytes(type, n));
     from_f32(type, values, width, encoded);
+    // In one go: memory that lays matrices out anew takes them so only.
+    std::vector<std::byte> all;
     for (int64_t row = 0; row < n_rows; row += n_drawn) {
-        ggml_backend_tensor_set(tensor, encoded.data(), data_bytes(type, row * width),
-                                data_bytes(type, std::min(n_drawn, n_rows - row) * width));
+        const auto taken = data_bytes(type, std::min(n_drawn, n_rows - row) * width);
+        all.insert(all.end(), encoded.begin(),
+                   encoded.begin() + static_cast<std::ptrdiff_t>(taken));
     }
+    ggml_backend_tensor_set(tensor, all.data(), 0, all.size());
 }
 
 bool runs_on(const Backend& backend, const ggml_tensor* op) {
@@ -63,7 +68,7 @@ ggml_tensor* multiply(ggml_context* context, ggml_tensor* w, ggml_tensor* x) {
     return y;
 }
 
-std::optional<Operands> make_operands(const Backend& backend, const MatMul& shape) {
+std::optional<Operands> make_operands(const Backend& backend, const MatMul& shape, bool repacks) {
     constexpr size_t kTensors = 3;
     Operands o;
     o.context.reset(ggml_init(
@@ -74,12 +79,18 @@ std::optional<Operands> make_operands(const Backend& backend, const MatMul& shap
     if (!runs_on(backend, o.y)) {
         return std::nullopt;
     }
-    o.buffer.reset(
-        ggml_backend_alloc_ctx_tensors_from_buft(o.context.get(), backend.buffer_type()));
-    if (o.buffer == nullptr) {
-        return std::nullopt;
+    const bool repack = repacks && backend.repacks(o.w);
+    try {
+        o.weight = backend.allocate(std::array{o.w},
+                                    repack ? backend.repack_buffer_type() : backend.buffer_type(),
+                                    "a matrix");
+        o.others = backend.allocate(std::array{o.x, o.y}, backend.buffer_type(), "a multiply");
+    } catch (const Error&) {
+        return std::nullopt;  // too large
     }
-    ggml_backend_buffer_clear(o.buffer.get(), 0);
+    if (!repack) {
+        ggml_backend_buffer_clear(o.weight.buffer.get(), 0);
+    }
     fill(o.w);
     fill(o.x);
     return o;
@@ -92,7 +103,7 @@ double seconds_of_row(const Backend& backend, const Operands& o, int n) {
     ggml_tensor* last = nullptr;
     for (int i = 0; i < n; ++i) {
         last = multiply(graph, o.w, o.x);
-        ggml_backend_tensor_alloc(o.buffer.get(), last, o.y->data);
+        ggml_backend_tensor_alloc(o.others.buffer.get(), last, o.y->data);
         graph.expand(last);
     }
     graph.finish(last);
@@ -116,10 +127,11 @@ int64_t timed_columns(const MatMul& shape) {
     return std::min(shape.n, std::max(most, kStep));
 }
 
-std::optional<double> seconds_of_multiply(const Backend& backend, const MatMul& shape) {
+std::optional<double> seconds_of_multiply(const Backend& backend, const MatMul& shape,
+                                          bool repacks) {
     MatMul timed = shape;
     timed.n = timed_columns(shape);
-    const std::optional<Operands> operands = make_operands(backend, timed);
+    const std::optional<Operands> operands = make_operands(backend, timed, repacks);
     if (!operands) {
         return std::nullopt;
     }
@@ -133,7 +145,7 @@ std::optional<double> seconds_of_multiply(const Backend& backend, const MatMul& 
 
 }  // namespace
 
-std::optional<double> raw_seconds(const Backend& backend, const Work& work) {
+std::optional<double> raw_seconds(const Backend& backend, const Work& work, bool repacks) {
     double flops = 0;
     for (const auto& [shape, count] : work.mat_muls) {
         flops += shape.flops() * static_cast<double>(count);
@@ -145,7 +157,7 @@ std::optional<double> raw_seconds(const Backend& backend, const Work& work) {
         if (part < kLeastPart * flops) {
             continue;
         }
-        if (const auto each = seconds_of_multiply(backend, shape)) {
+        if (const auto each = seconds_of_multiply(backend, shape, repacks)) {
             seconds += *each * static_cast<double>(count);
             timed_flops += part;
         }

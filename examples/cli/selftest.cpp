@@ -2,7 +2,7 @@
 
 #include <flux2/image.hpp>
 #include "base/check.hpp"
-#include "base/file.hpp"
+#include "base/system.hpp"
 #include "generate.hpp"
 #include "image/image.hpp"
 #include "models/qwen3.hpp"

@@ -17,15 +17,9 @@
 #include <windows.h>
 #else
 #include <fcntl.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#ifdef __APPLE__
-#include <mach-o/dyld.h>
-#endif
 #endif
 
 namespace flux2 {
@@ -133,23 +127,7 @@ void AtomicFile::commit() {
     }
 }
 
-fs::path program_folder() {
-    std::vector<wchar_t> name(32768);
-    const DWORD size = GetModuleFileNameW(nullptr, name.data(), static_cast<DWORD>(name.size()));
-    return fs::path(name.data(), name.data() + size).parent_path();
-}
-
-uint64_t own_memory_bytes() {
-    return 0;
-}
-
-bool stderr_is_terminal() {
-    return _isatty(_fileno(stderr)) != 0;
-}
-
-bool stdin_is_terminal() {
-    return _isatty(_fileno(stdin)) != 0;
-}
+void MappedFile::forget(std::span<const std::byte>) {}
 
 #else
 
@@ -175,6 +153,16 @@ MappedFile::MappedFile(const fs::path& path) : path_(path) {
 MappedFile::~MappedFile() {
     if (data_ != nullptr) {
         munmap(const_cast<std::byte*>(data_), size_);
+    }
+}
+
+void MappedFile::forget(std::span<const std::byte> bytes) {
+    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto address = reinterpret_cast<uintptr_t>(bytes.data());
+    const uintptr_t begin = (address + page - 1) / page * page;  // whole pages only
+    const uintptr_t end = (address + bytes.size()) / page * page;
+    if (begin < end) {
+        madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
     }
 }
 
@@ -225,45 +213,7 @@ void AtomicFile::commit() {
     }
 }
 
-fs::path program_folder() {
-#ifdef __APPLE__
-    std::vector<char> name(4096);
-    uint32_t size = static_cast<uint32_t>(name.size());
-    return _NSGetExecutablePath(name.data(), &size) == 0 ? fs::path(name.data()).parent_path()
-                                                         : fs::path();
-#else
-    std::error_code ignored;
-    return fs::read_symlink("/proc/self/exe", ignored).parent_path();
 #endif
-}
-
-uint64_t own_memory_bytes() {
-    std::ifstream status("/proc/self/status");  // Linux only
-    const std::string key = "RssAnon:";
-    for (std::string word; status >> word;) {
-        uint64_t kib = 0;
-        if (word == key && status >> kib) {
-            return kib * 1024;
-        }
-    }
-    return 0;
-}
-
-bool stderr_is_terminal() {
-    return isatty(STDERR_FILENO) != 0;
-}
-
-bool stdin_is_terminal() {
-    return isatty(STDIN_FILENO) != 0;
-}
-
-#endif
-
-void return_unused_memory() {
-#ifdef __GLIBC__
-    malloc_trim(0);
-#endif
-}
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),

@@ -1,5 +1,4 @@
 // Files: memory-mapped reading, and writing that never leaves half a file under the final name.
-// The only place with operating-system branches.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +21,10 @@ class MappedFile {
 
     std::span<const std::byte> bytes() const { return {data_, size_}; }
     const std::filesystem::path& path() const { return path_; }
+
+    // Tells the system that these bytes are not needed soon: their pages leave this process and
+    // come back when they are read again.
+    static void forget(std::span<const std::byte> bytes);
 
   private:
     std::filesystem::path path_;
@@ -58,20 +61,5 @@ std::string read_text_file(const std::filesystem::path& path, size_t max_bytes);
 
 // Throws out_of_disk, naming both numbers, when the disk that holds path has fewer bytes free.
 void check_free_space(const std::filesystem::path& path, uint64_t needed_bytes);
-
-// The folder of the running program; empty when the system does not tell.
-std::filesystem::path program_folder();
-
-// Memory of this process that is no file's, as far as it is in RAM; 0 when the system does not
-// tell.
-uint64_t own_memory_bytes();
-
-// Gives memory that was freed, but is still held for this process, back to the system.
-void return_unused_memory();
-
-// Whether the error stream is a terminal, where a progress bar makes sense.
-bool stderr_is_terminal();
-// Whether somebody types at the input.
-bool stdin_is_terminal();
 
 }  // namespace flux2

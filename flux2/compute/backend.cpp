@@ -2,12 +2,12 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/system.hpp"
 
 #include <ggml-cpu.h>
 
 #include <algorithm>
 #include <cctype>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -75,6 +75,20 @@ ggml_backend_ptr start(ggml_backend_dev_t device) {
     return backend;
 }
 
+// ggml's buffer type that lays weights out anew for this CPU.
+ggml_backend_buffer_type_t find_repack_type(ggml_backend_dev_t cpu) {
+    const auto get_extra =
+        reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(ggml_backend_reg_get_proc_address(
+            ggml_backend_dev_backend_reg(cpu), "ggml_backend_dev_get_extra_bufts"));
+    ggml_backend_buffer_type_t* types = get_extra != nullptr ? get_extra(cpu) : nullptr;
+    for (; types != nullptr && *types != nullptr; ++types) {
+        if (std::string(ggml_backend_buft_name(*types)) == "CPU_REPACK") {
+            return *types;
+        }
+    }
+    return nullptr;
+}
+
 }  // namespace
 
 std::vector<DeviceInfo> list_devices() {
@@ -96,9 +110,25 @@ Backend::Backend(const std::string& device, int n_threads, BackendUse use) : use
         device_ = start(chosen);
     }
     cpu_ = start(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
-    const int n_cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    n_threads_ = n_threads > 0 ? n_threads : n_cores;
+    n_threads_ = n_threads > 0 ? n_threads : physical_cores();
     ggml_backend_cpu_set_n_threads(cpu_.get(), n_threads_);
+    repack_ = is_cpu() ? find_repack_type(ggml_backend_get_device(cpu_.get())) : nullptr;
+}
+
+bool Backend::repacks(const ggml_tensor* matrix) const {
+    if (repack_ == nullptr) {
+        return false;
+    }
+    // ggml says so of a whole multiply, whose weight lies in such memory.
+    constexpr size_t kTensors = 4;
+    const ggml_context_ptr context(ggml_init(
+        {.mem_size = kTensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+    const ggml_backend_buffer_ptr nothing(ggml_backend_buft_alloc_buffer(repack_, 0));
+    ggml_tensor* w = ggml_dup_tensor(context.get(), matrix);
+    w->buffer = nothing.get();
+    ggml_tensor* x = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, w->ne[0], 64);
+    return ggml_backend_dev_supports_op(ggml_backend_get_device(cpu_.get()),
+                                        ggml_mul_mat(context.get(), w, x));
 }
 
 bool Backend::multiplies_bf16() const {
@@ -139,6 +169,7 @@ TensorBuffer Backend::allocate(std::span<ggml_tensor* const> tensors,
     for (size_t i = 0; i < tensors.size(); ++i) {
         if (measures_only()) {
             tensors[i]->buffer = result.buffer.get();  // tells schedulers where it would lie
+            ggml_backend_buffer_init_tensor(result.buffer.get(), tensors[i]);
         } else {
             check(ggml_backend_tensor_alloc(result.buffer.get(), tensors[i], base + offsets[i]) ==
                       GGML_STATUS_SUCCESS,
@@ -173,6 +204,10 @@ void Backend::set_cancel(const std::atomic<bool>* flag) {
 
 void Backend::set_on_progress(std::function<void(double share)> on_progress) {
     on_progress_ = std::move(on_progress);
+}
+
+void Backend::set_on_operation(OnOperation on_operation) {
+    on_operation_ = std::move(on_operation);
 }
 
 }  // namespace flux2

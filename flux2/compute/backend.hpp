@@ -42,7 +42,8 @@ struct TensorBuffer {
 class Backend {
   public:
     // `device` is a name from list_devices() in any case, or "auto": the first GPU, else the CPU.
-    // n_threads 0: one per core. Throws bad_argument for an unknown name, backend when it fails.
+    // n_threads 0: one per physical core. Throws bad_argument for an unknown name, backend when it
+    // fails.
     explicit Backend(const std::string& device = "auto", int n_threads = 0,
                      BackendUse use = BackendUse::compute);
 
@@ -53,6 +54,17 @@ class Backend {
     // Whether BF16 matrices are multiplied at the speed of other types. On CPUs other than x86 ggml
     // has only plain code for them, twenty times slower than for F16.
     bool multiplies_bf16() const;
+
+    // Whether graphs here take our own operations (compute/cpu) where there are such: on a CPU,
+    // unless they were told to take only ggml's.
+    bool has_own_operations() const { return is_cpu() && !stock_operations_; }
+    void use_stock_operations() { stock_operations_ = true; }
+
+    // Whether a matrix can lie in the layout that the CPU's kernels multiply fastest. Never true on
+    // a device.
+    bool repacks(const ggml_tensor* matrix) const;
+    // Host memory that gives matrices that layout when they are written, each in one go.
+    ggml_backend_buffer_type_t repack_buffer_type() const { return repack_; }
 
     // Memory for weights on the device.
     ggml_backend_buffer_type_t buffer_type() const;
@@ -78,6 +90,10 @@ class Backend {
     // Called during computations with the share of blocks that are done.
     void set_on_progress(std::function<void(double share)> on_progress);
     const std::function<void(double share)>& on_progress() const { return on_progress_; }
+    // With it, computations run one operation at a time and tell the seconds of each.
+    using OnOperation = std::function<void(const ggml_tensor& result, double seconds)>;
+    void set_on_operation(OnOperation on_operation);
+    const OnOperation& on_operation() const { return on_operation_; }
 
   private:
     std::string name_;
@@ -85,8 +101,11 @@ class Backend {
     int n_threads_;
     ggml_backend_ptr device_;  // null when the CPU was chosen
     ggml_backend_ptr cpu_;
+    ggml_backend_buffer_type_t repack_ = nullptr;  // null when ggml has none for this CPU
+    bool stock_operations_ = false;
     const std::atomic<bool>* cancel_ = nullptr;
     std::function<void(double share)> on_progress_;
+    OnOperation on_operation_;
 };
 
 }  // namespace flux2

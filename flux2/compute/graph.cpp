@@ -104,7 +104,7 @@ void Graph::compute() {
     check(!backend_.measures_only(), ErrorKind::internal, "a measured graph cannot be computed");
     n_blocks_done_ = 0;
     thrown_ = nullptr;
-    if (!block_ends_.empty()) {
+    if (!block_ends_.empty() || backend_.on_operation()) {
         ggml_backend_sched_set_eval_callback(scheduler_.get(), on_node, this);
     }
     if (before_block_) {
@@ -121,12 +121,20 @@ void Graph::compute() {
 
 // ggml asks about each node whether to stop after it, then tells that it was computed.
 bool Graph::on_node(ggml_tensor* node, bool ask, void* graph) {
+    using Clock = std::chrono::steady_clock;
     auto& self = *static_cast<Graph*>(graph);
+    const auto& on_operation = self.backend_.on_operation();
     const size_t block = self.n_blocks_done_;
+    const bool ends_block = block < self.block_ends_.size() && self.block_ends_[block] == node;
     if (ask) {
-        return block < self.block_ends_.size() && self.block_ends_[block] == node;
+        self.operation_start_ = Clock::now();
+        return ends_block || on_operation;
     }
-    return self.block_done();
+    if (on_operation) {
+        on_operation(*node,
+                     std::chrono::duration<double>(Clock::now() - self.operation_start_).count());
+    }
+    return ends_block ? self.block_done() : true;
 }
 
 // Returns whether to go on.

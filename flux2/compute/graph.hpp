@@ -7,6 +7,7 @@
 #include <ggml-cpp.h>
 #include <ggml.h>
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -29,6 +30,9 @@ class Graph {
     Graph(const Backend& backend, size_t max_nodes, bool keep_taps = false);
 
     operator ggml_context*() const { return context_.get(); }
+
+    // Whether operations that have a form of our own (compute/cpu) are to be taken in it.
+    bool has_own_operations() const { return backend_.has_own_operations(); }
 
     // Tensors to be set before compute(); their values stay until they are set again.
     ggml_tensor* input_f32(const std::string& name, std::initializer_list<int64_t> shape);
@@ -74,6 +78,7 @@ class Graph {
     bool keep_taps_;
     std::vector<const ggml_tensor*> block_ends_;  // in the order of the graph
     size_t n_blocks_done_ = 0;
+    std::chrono::steady_clock::time_point operation_start_;
     std::function<void(size_t)> before_block_;
     std::exception_ptr thrown_;  // in a block's callback, where ggml's frames lie between
     MemoryUse memory_;

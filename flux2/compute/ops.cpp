@@ -1,5 +1,7 @@
 #include "compute/ops.hpp"
 
+#include "compute/cpu/attention.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -46,6 +48,9 @@ ggml_tensor* rope_axes(Graph& g, ggml_tensor* x, const Positions& pos, float the
 }
 
 ggml_tensor* attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {
+    if (g.has_own_operations()) {
+        return cpu::attention(g, q, k, v, nullptr);
+    }
     ggml_tensor* o = ggml_flash_attn_ext(g, heads_last(g, q), heads_last(g, k), heads_last(g, v),
                                          nullptr, attention_scale(q), 0.0f, 0.0f);
     ggml_prec_set_acc(o, GGML_PREC_F32);
@@ -54,6 +59,9 @@ ggml_tensor* attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v)
 
 ggml_tensor* masked_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                               ggml_tensor* mask) {
+    if (g.has_own_operations()) {
+        return cpu::attention(g, q, k, v, mask);
+    }
     ggml_tensor* scores = ggml_mul_mat(g, heads_last(g, k), heads_last(g, q));  // [n_kv, n, n_head]
     ggml_prec_set_acc(scores, GGML_PREC_F32);
     scores = ggml_soft_max_ext(g, scores, mask, attention_scale(q), 0.0f);

@@ -1,6 +1,9 @@
 #include "compute/weights.hpp"
 
 #include "base/check.hpp"
+#include "base/log.hpp"
+#include "base/parallel.hpp"
+#include "base/system.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -53,19 +56,20 @@ Weights::Weights(const Backend& backend, const Checkpoint& checkpoint, const Wei
                           .no_alloc = true})) {}
 
 ggml_tensor* Weights::matrix(const std::string& name, std::initializer_list<int64_t> shape) {
-    return declare(name, shape, matrix_type(name, *shape.begin()));
+    return declare(name, shape, matrix_type(name, *shape.begin()), Use::multiply);
 }
 
 ggml_tensor* Weights::table(const std::string& name, std::initializer_list<int64_t> shape) {
-    return declare(name, shape, matrix_type(name, *shape.begin()), /*in_ram=*/true);
+    return declare(name, shape, matrix_type(name, *shape.begin()), Use::look_up);
 }
 
 ggml_tensor* Weights::vector(const std::string& name, int64_t n) {
-    return declare(name, {n}, TensorType::f32);
+    return declare(name, {n}, TensorType::f32, Use::other);
 }
 
 ggml_tensor* Weights::kernel(const std::string& name, std::initializer_list<int64_t> shape) {
-    return declare(name, shape, kernel_type(options_.type.value_or(checkpoint_.get(name).type())));
+    return declare(name, shape, kernel_type(options_.type.value_or(checkpoint_.get(name).type())),
+                   Use::other);
 }
 
 // Rows that are no whole number of blocks cannot be quantised.
@@ -79,7 +83,7 @@ TensorType Weights::matrix_type(const std::string& name, int64_t row) const {
 }
 
 ggml_tensor* Weights::declare(const std::string& name, std::initializer_list<int64_t> shape,
-                              TensorType type, bool in_ram) {
+                              TensorType type, Use use) {
     const ModelTensor& source = checkpoint_.get(name);
     const Shape expected(shape);
     check(same_sizes(source.shape, expected), ErrorKind::bad_file, checkpoint_.file(), ": tensor ",
@@ -91,7 +95,7 @@ ggml_tensor* Weights::declare(const std::string& name, std::initializer_list<int
     ggml_tensor* tensor = ggml_new_tensor(context_.get(), static_cast<ggml_type>(type),
                                           Shape::kMaxDims, expected.ne.data());
     ggml_set_name(tensor, name.c_str());
-    bound_.push_back({tensor, &source, block_, in_ram});
+    bound_.push_back({tensor, &source, block_, use});
     return tensor;
 }
 
@@ -103,13 +107,16 @@ void Weights::load() {
         // Schedulers then compute beside the weights instead of copying them to a device.
         ggml_backend_buffer_set_usage(mapped_.back().get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     }
-    std::vector<const Bound*> in_ram, on_device, streamed;
+    const bool repack = may_repack();
+    std::vector<const Bound*> in_ram, repacked, on_device, streamed;
     for (const Bound& bound : bound_) {
         const bool stream = streams() && bound.block != kNoBlock;
-        const bool host = bound.in_ram || (backend_.is_cpu() && !stream);
-        if (host && try_map(bound)) {
+        const bool host = bound.use == Use::look_up || (backend_.is_cpu() && !stream);
+        if (repack && bound.use == Use::multiply && backend_.repacks(bound.tensor)) {
+            repacked.push_back(&bound);
+        } else if (host && try_map(bound)) {
             memory_.mapped += ggml_nbytes(bound.tensor);
-        } else if (bound.in_ram) {
+        } else if (bound.use == Use::look_up) {
             in_ram.push_back(&bound);
         } else if (stream) {
             streamed.push_back(&bound);
@@ -118,8 +125,31 @@ void Weights::load() {
         }
     }
     place(in_ram, backend_.cpu_buffer_type());
+    place(repacked, backend_.repack_buffer_type());
     place(on_device, backend_.buffer_type());
     place_blocks(streamed);
+}
+
+// Whether repacking is wanted, and leaves a quarter of the free RAM for everything else.
+bool Weights::may_repack() const {
+    if (!options_.repack || !backend_.is_cpu() || streams()) {
+        return false;
+    }
+    uint64_t bytes = 0;
+    for (const Bound& bound : bound_) {
+        if (bound.use == Use::multiply && backend_.repacks(bound.tensor)) {
+            bytes += ggml_nbytes(bound.tensor);
+        }
+    }
+    const uint64_t available = available_ram_bytes();
+    const bool fits = available == 0 || bytes <= available / 4 * 3;
+    if (!fits) {
+        log(LogLevel::warning,
+            concat(checkpoint_.file(), ": its matrices stay in the mapped file, which is slower: ",
+                   "laid out for this CPU they would take ", bytes / 1000000, " MB of the ",
+                   available / 1000000, " MB of RAM that are free"));
+    }
+    return fits;
 }
 
 // Gives the tensors memory of their own and fills it.
@@ -129,15 +159,33 @@ void Weights::place(const std::vector<const Bound*>& group, ggml_backend_buffer_
     }
     buffers_.push_back(backend_.allocate(tensors_of(group), type, checkpoint_.file()));
     ggml_backend_buffer_set_usage(buffers_.back().buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    (ggml_backend_buft_is_host(type) ? memory_.own.host : memory_.own.device) +=
-        buffers_.back().bytes;
+    const bool repacks = type == backend_.repack_buffer_type();
+    const bool host = repacks || ggml_backend_buft_is_host(type);
+    (host ? memory_.own.host : memory_.own.device) += buffers_.back().bytes;
     if (backend_.measures_only()) {
         return;
     }
-    for (const Bound* bound : group) {
-        encode(*bound, [&](uint64_t offset, std::span<const std::byte> bytes) {
-            ggml_backend_tensor_set(bound->tensor, bytes.data(), offset, bytes.size());
-        });
+    // Only the CPU's memory may be written by several threads.
+    parallel_for(group.size(), host ? backend_.n_threads() : 1,
+                 [&](size_t i) { fill(*group[i], repacks); });
+}
+
+// Writes a tensor's values where it lies, then lets go of the file's pages.
+void Weights::fill(const Bound& bound, bool in_one_go) const {
+    std::vector<std::byte> whole;
+    const size_t size = ggml_nbytes(bound.tensor);
+    encode(bound, [&](uint64_t offset, std::span<const std::byte> bytes) {
+        if (in_one_go && bytes.size() < size) {
+            whole.insert(whole.end(), bytes.begin(), bytes.end());
+        } else {
+            ggml_backend_tensor_set(bound.tensor, bytes.data(), offset, bytes.size());
+        }
+    });
+    if (!whole.empty()) {
+        ggml_backend_tensor_set(bound.tensor, whole.data(), 0, whole.size());
+    }
+    for (const Piece& piece : bound.source->pieces) {
+        MappedFile::forget(piece.bytes);
     }
 }
 
@@ -190,6 +238,10 @@ void Weights::encode(const Bound& bound, const Write& write) const {
     check(!backend_.cancel_requested(), ErrorKind::cancelled, "cancelled");
     const auto type = static_cast<TensorType>(bound.tensor->type);
     const bool same = bound.source->same_type_throughout() && bound.source->type() == type;
+    if (same && bound.source->pieces.size() == 1) {
+        write(0, bound.source->pieces.front().bytes);
+        return;
+    }
     const int64_t n = bound.source->shape.elements();
     const int64_t row =
         is_quantized(type) || is_quantized(bound.source->type()) ? bound.source->shape.ne[0] : 1;

@@ -24,6 +24,9 @@ struct WeightOptions {
     std::optional<TensorType> type;
     // Blocks stay in RAM and take turns on the device (compute/block_stream).
     bool stream_blocks = false;
+    // On a CPU: matrices are laid out anew where its kernels are faster so and RAM suffices. Else
+    // they stay in the mapped file.
+    bool repack = true;
 };
 
 struct WeightMemory {
@@ -60,20 +63,23 @@ class Weights {
 
   private:
     static constexpr int kNoBlock = -1;
+    enum class Use { multiply, look_up, other };
     struct Bound {
         ggml_tensor* tensor;
         const ModelTensor* source;
         int block;
-        bool in_ram;
+        Use use;
     };
     using Write = std::function<void(uint64_t offset, std::span<const std::byte> bytes)>;
 
     ggml_tensor* declare(const std::string& name, std::initializer_list<int64_t> shape,
-                         TensorType type, bool in_ram = false);
+                         TensorType type, Use use);
     TensorType matrix_type(const std::string& name, int64_t row) const;
+    bool may_repack() const;
     bool try_map(const Bound& bound);
     void place(const std::vector<const Bound*>& group, ggml_backend_buffer_type_t type);
     void place_blocks(const std::vector<const Bound*>& group);
+    void fill(const Bound& bound, bool in_one_go) const;
     void encode(const Bound& bound, const Write& write) const;
 
     const Backend& backend_;

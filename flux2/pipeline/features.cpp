@@ -1,8 +1,8 @@
 #include "pipeline/features.hpp"
 
 #include "base/check.hpp"
-#include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/system.hpp"
 #include "pipeline/prompt.hpp"
 
 #include <algorithm>

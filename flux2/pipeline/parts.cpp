@@ -1,5 +1,6 @@
 #include "pipeline/parts.hpp"
 
+#include "base/system.hpp"
 #include "store/tensor_type.hpp"
 
 #include <chrono>
@@ -24,6 +25,7 @@ WeightOptions weight_options(const LoadOptions& options, Placement placement) {
         weights.type = parse_matrix_type(options.type);
     }
     weights.stream_blocks = placement == Placement::streamed;
+    weights.repack = options.repack;
     return weights;
 }
 
@@ -77,6 +79,7 @@ void Parts::load(Part part, const Make& make) {
     }
     const auto start = std::chrono::steady_clock::now();
     make(backend(part), weight_options(options_, placement(part)));
+    return_unused_memory();  // what was used to convert weights
     load_seconds_ +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

@@ -1,7 +1,7 @@
 // The stair: one picture from request to pixels, and which part is in memory when.
 #include "base/check.hpp"
-#include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/system.hpp"
 #include "image/image.hpp"
 #include "pipeline/denoise.hpp"
 #include "pipeline/features.hpp"

@@ -163,13 +163,14 @@ typedef struct flux2_load_options {
     const char* device;         // a name from flux2_devices(); null: the first GPU, else the CPU
     const char* type;           // of the matrices in memory, such as "Q8_0"; null: the file's
     const char* variant;        // overrides what the file says; null: does not
-    int threads;                // at most 512; 0: one per core
+    int threads;                // at most 512; 0: one per physical core
     bool keep_loaded;           // hold all parts between pictures; else one at a time
     uint64_t max_device_bytes;  // for weights and computation; 0: all there is
     const char* cache_folder;   // for encoded prompts; null: no cache
     uint64_t cache_bytes;       // upper limit of that folder
     flux2_progress progress;    // of all pictures of this pipeline; null: none
     void* progress_data;        // handed to it
+    bool repack;  // on a CPU, lay matrices out anew where that is faster and RAM suffices
 } flux2_load_options;
 
 void flux2_load_options_init(flux2_load_options* options, size_t size);

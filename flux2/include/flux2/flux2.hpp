@@ -78,11 +78,14 @@ FoundModel find_model(const std::filesystem::path& folder, const std::string& va
 
 struct LoadOptions {
     std::string device = "auto";    // a name from list_devices(); auto: the first GPU, else the CPU
-    int threads = 0;                // 0: one per core
+    int threads = 0;                // 0: one per physical core
     std::string type;               // of the matrices in memory, such as "Q8_0"; empty: the file's
     std::string variant;            // overrides what the file says
     bool keep_loaded = false;       // hold all parts between pictures; else one at a time
     uint64_t max_device_bytes = 0;  // for weights and computation; 0: all there is
+    // On a CPU, lay matrices out anew where its kernels are faster so and RAM suffices; else they
+    // stay in the mapped file.
+    bool repack = true;
     std::filesystem::path cache_folder;         // for encoded prompts; empty: no cache
     uint64_t cache_bytes = 500'000'000;         // upper limit of that folder
     const std::atomic<bool>* cancel = nullptr;  // once true, work ends with an Error cancelled

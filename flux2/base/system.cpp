@@ -1,0 +1,166 @@
+#include "base/system.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#ifdef _WIN32
+#define WIN32_LEAN_AND_MEAN
+#define NOMINMAX
+#include <io.h>
+#include <windows.h>
+#else
+#include <unistd.h>
+#endif
+#ifdef __APPLE__
+#include <mach-o/dyld.h>
+#include <sys/sysctl.h>
+#endif
+#ifdef __linux__
+#include <sched.h>
+#endif
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+namespace flux2 {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+int logical_cores() {
+    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+#ifdef __linux__
+// The value of a line such as "MemAvailable:   123 kB" in bytes, else 0.
+uint64_t kib_line(const char* file, const std::string& key) {
+    std::ifstream lines(file);
+    for (std::string word; lines >> word;) {
+        uint64_t kib = 0;
+        if (word == key && lines >> kib) {
+            return kib * 1024;
+        }
+    }
+    return 0;
+}
+#endif
+
+}  // namespace
+
+#ifdef _WIN32
+
+fs::path program_folder() {
+    std::vector<wchar_t> name(32768);
+    const DWORD size = GetModuleFileNameW(nullptr, name.data(), static_cast<DWORD>(name.size()));
+    return fs::path(name.data(), name.data() + size).parent_path();
+}
+
+uint64_t own_memory_bytes() {
+    return 0;
+}
+
+uint64_t available_ram_bytes() {
+    MEMORYSTATUSEX status{};
+    status.dwLength = sizeof(status);
+    return GlobalMemoryStatusEx(&status) ? status.ullAvailPhys : 0;
+}
+
+int physical_cores() {
+    return logical_cores();
+}
+
+bool stderr_is_terminal() {
+    return _isatty(_fileno(stderr)) != 0;
+}
+
+bool stdin_is_terminal() {
+    return _isatty(_fileno(stdin)) != 0;
+}
+
+#else
+
+bool stderr_is_terminal() {
+    return isatty(STDERR_FILENO) != 0;
+}
+
+bool stdin_is_terminal() {
+    return isatty(STDIN_FILENO) != 0;
+}
+
+#endif
+
+#ifdef __APPLE__
+
+fs::path program_folder() {
+    std::vector<char> name(4096);
+    uint32_t size = static_cast<uint32_t>(name.size());
+    return _NSGetExecutablePath(name.data(), &size) == 0 ? fs::path(name.data()).parent_path()
+                                                         : fs::path();
+}
+
+uint64_t own_memory_bytes() {
+    return 0;
+}
+
+uint64_t available_ram_bytes() {
+    return 0;
+}
+
+// The fast ones: a slow core would hold up the others.
+int physical_cores() {
+    for (const char* name : {"hw.perflevel0.physicalcpu", "hw.physicalcpu"}) {
+        int n = 0;
+        size_t size = sizeof(n);
+        if (sysctlbyname(name, &n, &size, nullptr, 0) == 0 && n > 0) {
+            return n;
+        }
+    }
+    return logical_cores();
+}
+
+#elif defined(__linux__)
+
+fs::path program_folder() {
+    std::error_code ignored;
+    return fs::read_symlink("/proc/self/exe", ignored).parent_path();
+}
+
+uint64_t own_memory_bytes() {
+    return kib_line("/proc/self/status", "RssAnon:");
+}
+
+uint64_t available_ram_bytes() {
+    return kib_line("/proc/meminfo", "MemAvailable:");
+}
+
+int physical_cores() {
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+        return logical_cores();
+    }
+    std::set<std::string> cores;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
+                           "/topology/thread_siblings_list");
+        std::string siblings;  // the same text for all threads of a core
+        if (CPU_ISSET(cpu, &allowed) && file >> siblings) {
+            cores.insert(siblings);
+        }
+    }
+    return cores.empty() ? logical_cores() : static_cast<int>(cores.size());
+}
+
+#endif
+
+void return_unused_memory() {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
+}  // namespace flux2

@@ -1,0 +1,240 @@
+#include "compute/cpu/attention.hpp"
+
+#include "compute/cpu/lanes.hpp"
+#include "compute/cpu/node.hpp"
+#include "compute/cpu/panels.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+
+namespace flux2::cpu {
+namespace {
+
+constexpr const char* kName = "cpu attention";
+constexpr int64_t kQueries = 40;  // of a strip
+constexpr int64_t kKeys = 512;    // of a block
+constexpr float kLowest = -1e30f;
+
+// The vector of a token. x [width, n_head, n]
+const float* token(const ggml_tensor* x, int64_t head, int64_t i) {
+    const size_t offset = static_cast<size_t>(head) * x->nb[1] + static_cast<size_t>(i) * x->nb[2];
+    return reinterpret_cast<const float*>(static_cast<const char*>(x->data) + offset);
+}
+
+// k [width, n_head, n] -> panels of 16 keys [16, width, n / 16, n_head], rounded up
+void pack_keys(ggml_tensor* dst, int ith, int nth, void*) {
+    const ggml_tensor* k = dst->src[0];
+    const int64_t width = k->ne[0];
+    const int64_t n_panels = dst->ne[2];
+    for (int64_t i = ith; i < n_panels * dst->ne[3]; i += nth) {
+        float* to = values(dst) + i * width * kPanel;
+        for (int64_t column = 0; column < kPanel; ++column) {
+            const int64_t key = i % n_panels * kPanel + column;
+            const float* from = key < k->ne[2] ? token(k, i / n_panels, key) : nullptr;
+            for (int64_t j = 0; j < width; ++j) {
+                to[j * kPanel + column] = from != nullptr ? from[j] : 0.0f;
+            }
+        }
+    }
+}
+
+// v [width, n_head, n] -> panels of 16 channels [16, n, width / 16, n_head], rounded up
+void pack_values(ggml_tensor* dst, int ith, int nth, void*) {
+    const ggml_tensor* v = dst->src[0];
+    const int64_t n_panels = dst->ne[2];
+    for (int64_t i = ith; i < n_panels * dst->ne[3]; i += nth) {
+        const int64_t first = i % n_panels * kPanel;
+        const int64_t n = std::min(kPanel, v->ne[0] - first);
+        float* to = values(dst) + i * dst->ne[1] * kPanel;
+        for (int64_t key = 0; key < v->ne[2]; ++key, to += kPanel) {
+            std::copy_n(token(v, i / n_panels, key) + first, n, to);
+            std::fill(to + n, to + kPanel, 0.0f);
+        }
+    }
+}
+
+// The softmax of one row whose scores arrive in blocks: weights are e^(score - the highest so far),
+// and what was summed up before a higher one came is scaled down.
+struct Softmax {
+    float highest = kLowest;
+    float sum = 0;
+
+    // Turns n scores, a multiple of 16, into weights; returns the factor for everything before.
+    float add(float* scores, int64_t n) {
+        // Sixteen chains side by side become vector code.
+        std::array<float, kPanel> chains;
+        chains.fill(highest);
+        for_panels(n, [&](int64_t i, size_t chain) {
+            chains[chain] = chains[chain] > scores[i] ? chains[chain] : scores[i];
+        });
+        const float before = highest;
+        highest = *std::max_element(chains.begin(), chains.end());
+        chains.fill(0);
+        for_panels(n, [&](int64_t i, size_t chain) {
+            scores[i] = exp_of(scores[i] - highest);
+            chains[chain] += scores[i];
+        });
+        const float factor = exp_of(before - highest);
+        sum *= factor;
+        for (const float part : chains) {
+            sum += part;
+        }
+        return factor;
+    }
+
+  private:
+    template <typename F>
+    static void for_panels(int64_t n, const F& f) {
+        for (int64_t first = 0; first < n; first += kPanel) {
+            for (int64_t i = 0; i < kPanel; ++i) {
+                f(first + i, static_cast<size_t>(i));
+            }
+        }
+    }
+};
+
+void scale_row(float* row, int64_t n, float factor) {
+    for (int64_t i = 0; i < n; ++i) {
+        row[i] *= factor;
+    }
+}
+
+// Some queries of one head, over all keys.
+class Strip {
+  public:
+    explicit Strip(ggml_tensor* dst)
+        : dst_(dst),
+          q_(dst->src[0]),
+          k_(dst->src[1]),
+          v_(dst->src[2]),
+          mask_(dst->src[3]),
+          n_keys_(v_->ne[1]),
+          width_(v_->ne[2] * kPanel),
+          scores_(scratch(kQueries * kKeys)),
+          sums_(scratch(kQueries * width_)) {}
+
+    // Queries [first, first + n) of a head.
+    void run(int64_t head, int64_t first, int64_t n) {
+        std::array<Softmax, kQueries> rows;
+        for (int64_t key = 0; key < n_keys_; key += kKeys) {
+            score(head, first, n, key);
+            add_values(head, n, key, rows);
+        }
+        const int64_t width = q_->ne[0];
+        for (int64_t i = 0; i < n; ++i) {
+            float* sums = sums_.get() + i * width_;
+            scale_row(sums, width, 1 / rows[static_cast<size_t>(i)].sum);
+            std::copy_n(sums, width, values(dst_) + (first + i) * dst_->ne[0] + head * width);
+        }
+    }
+
+  private:
+    // The panels of a query head's key head.
+    const float* panels(const ggml_tensor* x, int64_t head) const {
+        const int64_t head_kv = head / (q_->ne[1] / x->ne[3]);
+        return values(x) + head_kv * x->ne[0] * x->ne[1] * x->ne[2];
+    }
+
+    // Scores of a block of keys. Beyond the last key, up to a whole panel, they are the lowest.
+    void score(int64_t head, int64_t first, int64_t n, int64_t key) {
+        const int64_t width = q_->ne[0];
+        const int64_t n_keys = std::min(kKeys, n_keys_ - key);
+        const int64_t n_scores = round_up(n_keys, kPanel);
+        multiply({.a = token(q_, head, first),
+                  .a_stride = static_cast<int64_t>(q_->nb[2] / sizeof(float)),
+                  .n_rows = n,
+                  .n_inner = width,
+                  .b = panels(k_, head) + key * width,
+                  .b_stride = width * kPanel,
+                  .n_panels = n_scores / kPanel,
+                  .c = scores_.get(),
+                  .c_stride = kKeys});
+        const float factor = 1 / std::sqrt(static_cast<float>(width));
+        for (int64_t i = 0; i < n; ++i) {
+            float* row = scores_.get() + i * kKeys;
+            scale_row(row, n_keys, factor);
+            if (mask_ != nullptr) {
+                const float* mask = values(mask_) + (first + i) * n_keys_ + key;
+                std::transform(row, row + n_keys, mask, row, std::plus<>());
+            }
+            std::fill(row + n_keys, row + n_scores, kLowest);
+        }
+    }
+
+    // Turns the scores into weights and adds the values so weighted.
+    void add_values(int64_t head, int64_t n, int64_t key, std::array<Softmax, kQueries>& rows) {
+        const int64_t n_keys = std::min(kKeys, n_keys_ - key);
+        for (int64_t i = 0; i < n; ++i) {
+            const float factor = rows[static_cast<size_t>(i)].add(scores_.get() + i * kKeys,
+                                                                  round_up(n_keys, kPanel));
+            if (key > 0) {
+                scale_row(sums_.get() + i * width_, width_, factor);
+            }
+        }
+        multiply({.a = scores_.get(),
+                  .a_stride = kKeys,
+                  .n_rows = n,
+                  .n_inner = n_keys,
+                  .b = panels(v_, head) + key * kPanel,
+                  .b_stride = n_keys_ * kPanel,
+                  .n_panels = v_->ne[2],
+                  .c = sums_.get(),
+                  .c_stride = width_,
+                  .adds = key > 0});
+    }
+
+    ggml_tensor* dst_;
+    const ggml_tensor* q_;     // [width, n_head, n]
+    const ggml_tensor* k_;     // panels
+    const ggml_tensor* v_;     // panels
+    const ggml_tensor* mask_;  // may be null
+    int64_t n_keys_;
+    int64_t width_;  // rounded up to panels
+    std::unique_ptr<float[]> scores_, sums_;
+};
+
+void attend(ggml_tensor* dst, int ith, int nth, void*) {
+    const int64_t n_heads = dst->src[0]->ne[1];
+    const int64_t n = dst->ne[1];
+    const int64_t n_strips = (n + kQueries - 1) / kQueries;
+    Strip strip(dst);
+    // Neighbouring strips of a head share its keys and values in the cache.
+    const int64_t begin = n_heads * n_strips * ith / nth;
+    const int64_t end = n_heads * n_strips * (ith + 1) / nth;
+    for (int64_t i = begin; i < end; ++i) {
+        const int64_t first = i % n_strips * kQueries;
+        strip.run(i / n_strips, first, std::min(kQueries, n - first));
+    }
+}
+
+}  // namespace
+
+ggml_tensor* attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
+                       ggml_tensor* mask) {
+    const int64_t n_keys = k->ne[2];
+    const int64_t n_heads = k->ne[1];
+    ggml_tensor* keys =
+        node(g, {kPanel, k->ne[0], round_up(n_keys, kPanel) / kPanel, n_heads}, {k}, pack_keys);
+    ggml_tensor* value_panels =
+        node(g, {kPanel, n_keys, round_up(v->ne[0], kPanel) / kPanel, n_heads}, {v}, pack_values);
+    const std::array<int64_t, 4> ne = {q->ne[0] * q->ne[1], q->ne[2], 1, 1};
+    ggml_tensor* y = mask != nullptr ? node(g, ne, {q, keys, value_panels, mask}, attend)
+                                     : node(g, ne, {q, keys, value_panels}, attend);
+    ggml_set_name(y, kName);
+    return y;
+}
+
+bool is_attention(const ggml_tensor* node) {
+    return node->op == GGML_OP_CUSTOM && std::strcmp(node->name, kName) == 0;
+}
+
+double attention_flops(const ggml_tensor* node) {
+    const int64_t n_keys = node->src[2]->ne[1];
+    return 4 * static_cast<double>(ggml_nelements(node)) * static_cast<double>(n_keys);
+}
+
+}  // namespace flux2::cpu

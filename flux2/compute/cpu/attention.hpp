@@ -1,0 +1,21 @@
+// Attention on CPUs in F32, a few queries and keys at a time: no row of scores is ever whole, so
+// memory does not grow with the square of the tokens.
+#pragma once
+
+#include "compute/graph.hpp"
+
+#include <ggml.h>
+
+namespace flux2::cpu {
+
+// softmax(q k^T / sqrt(width) + mask) v. q [width, n_head, n], k and v [width, n_head_kv, n_kv],
+// each token's vector contiguous; mask [n_kv, n] or null. Query head j uses key head j / (n_head /
+// n_head_kv). -> [width * n_head, n]
+ggml_tensor* attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
+                       ggml_tensor* mask = nullptr);
+
+// Whether a node is one of these.
+bool is_attention(const ggml_tensor* node);
+double attention_flops(const ggml_tensor* node);
+
+}  // namespace flux2::cpu

@@ -1,0 +1,154 @@
+// Attention on the CPU against the formula in double precision.
+#include "base/random.hpp"
+#include "compute/cpu/attention.hpp"
+#include "compute/graph.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace flux2 {
+namespace {
+
+struct Case {
+    int64_t width, n_head, n_head_kv, n, n_kv;
+    bool masked = false;
+    float size = 1;  // of queries: large ones make one key win
+};
+
+std::vector<float> random_values(int64_t n, uint64_t seed) {
+    std::vector<float> values =
+        draw_normal(Generator::cpu_f32, seed, static_cast<size_t>((n + 15) / 16 * 16));
+    values.resize(static_cast<size_t>(n));
+    return values;
+}
+
+// Query i sees key 0, and of those up to i all but every third.
+std::vector<float> some_mask(const Case& c) {
+    std::vector<float> mask;
+    for (int64_t i = 0; i < c.n; ++i) {
+        for (int64_t j = 0; j < c.n_kv; ++j) {
+            const bool seen = j == 0 || (j <= i && j % 3 != 2);
+            mask.push_back(seen ? 0.0f : -std::numeric_limits<float>::infinity());
+        }
+    }
+    return mask;
+}
+
+struct Data {
+    std::vector<float> q, k, v, mask;
+};
+
+// One result: channel d of query i in head h.
+double plain_attention(const Case& c, const Data& x, int64_t h, int64_t i, int64_t d) {
+    const int64_t head_kv = h / (c.n_head / c.n_head_kv);
+    const auto at = [&](const std::vector<float>& values, int64_t heads, int64_t head,
+                        int64_t token, int64_t channel) {
+        return static_cast<double>(
+            values[static_cast<size_t>((token * heads + head) * c.width + channel)]);
+    };
+    std::vector<double> scores;
+    for (int64_t j = 0; j < c.n_kv; ++j) {
+        double score = 0;
+        for (int64_t e = 0; e < c.width; ++e) {
+            score += at(x.q, c.n_head, h, i, e) * at(x.k, c.n_head_kv, head_kv, j, e);
+        }
+        score /= std::sqrt(static_cast<double>(c.width));
+        if (c.masked) {
+            score += static_cast<double>(x.mask[static_cast<size_t>(i * c.n_kv + j)]);
+        }
+        scores.push_back(score);
+    }
+    const double most = *std::max_element(scores.begin(), scores.end());
+    double sum = 0;
+    double result = 0;
+    for (int64_t j = 0; j < c.n_kv; ++j) {
+        const double weight = std::exp(scores[static_cast<size_t>(j)] - most);
+        sum += weight;
+        result += weight * at(x.v, c.n_head_kv, head_kv, j, d);
+    }
+    return result / sum;
+}
+
+void check_case(const Case& c, int n_threads) {
+    CAPTURE(c.width);
+    CAPTURE(c.n);
+    CAPTURE(c.n_kv);
+    CAPTURE(n_threads);
+    Data x{random_values(c.width * c.n_head * c.n, 1),
+           random_values(c.width * c.n_head_kv * c.n_kv, 2),
+           random_values(c.width * c.n_head_kv * c.n_kv, 3), some_mask(c)};
+    for (float& value : x.q) {
+        value *= c.size;
+    }
+    const Backend backend("CPU", n_threads);
+    Graph g(backend, 64);
+    ggml_tensor* q = g.input_f32("q", {c.width, c.n_head, c.n});
+    ggml_tensor* k = g.input_f32("k", {c.width, c.n_head_kv, c.n_kv});
+    // Values lie with gaps between heads, as in a joint projection.
+    ggml_tensor* wide = g.input_f32("v", {2 * c.width, c.n_head_kv, c.n_kv});
+    ggml_tensor* v = ggml_view_3d(g, wide, c.width, c.n_head_kv, c.n_kv, wide->nb[1], wide->nb[2],
+                                  static_cast<size_t>(c.width) * sizeof(float));
+    ggml_tensor* mask = c.masked ? g.input_f32("mask", {c.n_kv, c.n}) : nullptr;
+    ggml_tensor* y = cpu::attention(g, q, k, v, mask);
+    g.finish(y);
+    g.set(q, std::span<const float>(x.q));
+    g.set(k, std::span<const float>(x.k));
+    std::vector<float> gaps;
+    for (int64_t i = 0; i < c.n_head_kv * c.n_kv; ++i) {
+        gaps.insert(gaps.end(), static_cast<size_t>(c.width), 1e9f);
+        const auto from = x.v.begin() + i * c.width;
+        gaps.insert(gaps.end(), from, from + c.width);
+    }
+    g.set(wide, std::span<const float>(gaps));
+    if (c.masked) {
+        g.set(mask, std::span<const float>(x.mask));
+    }
+    g.compute();
+    const HostTensor result = g.read(y);
+    REQUIRE(result.ne[0] == c.width * c.n_head);
+    REQUIRE(result.ne[1] == c.n);
+    double worst = 0;
+    for (int64_t i = 0; i < c.n; ++i) {
+        for (int64_t h = 0; h < c.n_head; ++h) {
+            for (int64_t d = 0; d < c.width; d += 7) {
+                const size_t at = static_cast<size_t>((i * c.n_head + h) * c.width + d);
+                worst = std::max(worst, std::abs(static_cast<double>(result.data[at]) -
+                                                 plain_attention(c, x, h, i, d)));
+            }
+        }
+    }
+    CHECK(worst < 2e-5 * static_cast<double>(std::max(c.size, 1.0f)));
+}
+
+TEST_CASE("attention on the CPU is the formula") {
+    for (const int n_threads : {1, 2, 3}) {
+        check_case({.width = 64, .n_head = 2, .n_head_kv = 2, .n = 50, .n_kv = 50}, n_threads);
+        check_case({.width = 20, .n_head = 4, .n_head_kv = 2, .n = 7, .n_kv = 600}, n_threads);
+    }
+    check_case({.width = 128, .n_head = 1, .n_head_kv = 1, .n = 1, .n_kv = 1}, 2);
+    check_case({.width = 16, .n_head = 3, .n_head_kv = 1, .n = 41, .n_kv = 513}, 2);
+}
+
+TEST_CASE("a mask hides keys from single queries") {
+    check_case({.width = 32, .n_head = 4, .n_head_kv = 2, .n = 45, .n_kv = 45, .masked = true}, 2);
+    check_case({.width = 16,
+                .n_head = 1,
+                .n_head_kv = 1,
+                .n = 530,
+                .n_kv = 530,
+                .masked = true,
+                .size = 1},
+               2);
+}
+
+TEST_CASE("large scores neither overflow nor lose the winner") {
+    check_case({.width = 64, .n_head = 1, .n_head_kv = 1, .n = 40, .n_kv = 700, .size = 100}, 2);
+}
+
+}  // namespace
+}  // namespace flux2
