@@ -1,6 +1,7 @@
 #include "flops.hpp"
 
 #include "compute/cpu/attention.hpp"
+#include "compute/cpu/kernel.hpp"
 
 namespace flux2::cli {
 namespace {
@@ -23,7 +24,16 @@ MatMul of_conv_2d(const ggml_tensor* y) {
             .n = y->ne[0] * y->ne[1] * y->ne[3]};
 }
 
-// Scores, then sums of values. q [head_dim, n_q, n_head, batch], v [width, n_kv, ...]
+// The same with the channels of a pixel side by side -> [out, w, h]
+MatMul of_cpu_conv(const ggml_tensor* y, const ggml_tensor* kernel) {
+    return {.type = kernel->type,
+            .k = kernel->ne[0] * kernel->ne[1] * kernel->ne[2],
+            .m = kernel->ne[3],
+            .n = y->ne[1] * y->ne[2]};
+}
+
+// q [head_dim, n_q, n_head, batch], k [head_dim, n_kv, ...], v [width, n_kv, ...]: scores, then
+// sums of values.
 double attention_flops(const ggml_tensor* y) {
     const ggml_tensor* q = y->src[0];
     const ggml_tensor* v = y->src[2];
@@ -56,7 +66,11 @@ Work work_of(const std::vector<const ggml_tensor*>& nodes) {
                 work.flops += attention_flops(node);
                 break;
             case GGML_OP_CUSTOM:
-                work.flops += cpu::is_attention(node) ? cpu::attention_flops(node) : 0;
+                if (const ggml_tensor* kernel = cpu::kernel_of(node)) {
+                    add(of_cpu_conv(node, kernel));
+                } else if (cpu::is_attention(node)) {
+                    work.flops += cpu::attention_flops(node);
+                }
                 break;
             default:
                 break;

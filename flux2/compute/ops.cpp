@@ -89,24 +89,4 @@ ggml_tensor* sliced_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_ten
     return result;
 }
 
-ggml_tensor* conv(Graph& g, const Conv& w, ggml_tensor* x, int stride) {
-    const int pad = stride == 1 ? static_cast<int>(w.weight->ne[0] / 2) : 0;
-    ggml_tensor* y = ggml_conv_2d_direct(g, w.weight, x, stride, stride, pad, pad, 1, 1);
-    return ggml_add(g, y, ggml_reshape_4d(g, w.bias, 1, 1, w.bias->ne[0], 1));
-}
-
-ggml_tensor* group_norm(Graph& g, const GroupNorm& w, ggml_tensor* x, bool in_place) {
-    constexpr int kGroups = 32;
-    constexpr float kEps = 1e-6f;
-    const auto per_channel = [&](ggml_tensor* v) {
-        return ggml_reshape_4d(g, v, 1, 1, v->ne[0], 1);
-    };
-    ggml_tensor* y = in_place ? ggml_group_norm_inplace(g, x, kGroups, kEps)
-                              : ggml_group_norm(g, x, kGroups, kEps);
-    y = in_place ? ggml_mul_inplace(g, y, per_channel(w.weight))
-                 : ggml_mul(g, y, per_channel(w.weight));
-    return in_place ? ggml_add_inplace(g, y, per_channel(w.bias))
-                    : ggml_add(g, y, per_channel(w.bias));
-}
-
 }  // namespace flux2

@@ -43,18 +43,4 @@ ggml_tensor* masked_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_ten
 // q, k, v [width, n] -> [width, n].
 ggml_tensor* sliced_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v);
 
-// Convolution with weight [kw, kh, in, out] and bias [out] of x [w, h, in].
-struct Conv {
-    ggml_tensor* weight = nullptr;
-    ggml_tensor* bias = nullptr;
-};
-ggml_tensor* conv(Graph& g, const Conv& w, ggml_tensor* x, int stride = 1);
-
-struct GroupNorm {
-    ggml_tensor* weight = nullptr;
-    ggml_tensor* bias = nullptr;
-};
-// 32 groups, eps 1e-6. With in_place the input's memory is overwritten: nobody may read it later.
-ggml_tensor* group_norm(Graph& g, const GroupNorm& w, ggml_tensor* x, bool in_place = false);
-
 }  // namespace flux2

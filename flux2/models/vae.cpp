@@ -1,7 +1,7 @@
 #include "models/vae.hpp"
 
 #include "base/check.hpp"
-#include "compute/ops.hpp"
+#include "compute/picture_ops.hpp"
 
 #include <algorithm>
 #include <array>
@@ -130,86 +130,69 @@ void load_decoder(Weights& w, const VaeSizes& s, VaeNetwork& n) {
     d.conv_out = load_conv(w, "decoder.conv_out", width, 3, 3);
 }
 
-// ---- Graph; pictures are [w, h, channels] ----
+// ---- Graph ----
 
-ggml_tensor* resnet(Graph& g, const Resnet& w, ggml_tensor* x) {
+Picture resnet(Graph& g, const Resnet& w, const Picture& x) {
     const bool widens = w.shortcut.weight != nullptr;
-    ggml_tensor* skip = x;
+    Picture skip = x;
     if (widens) {
         skip = conv(g, w.shortcut, x);
         // Nobody needs x afterwards, so the norm may overwrite it: this is where memory peaks.
-        g.expand(skip);
+        g.expand(skip.tensor);
     }
-    ggml_tensor* h = group_norm(g, w.norm1, x, widens);
-    h = conv(g, w.conv1, widens ? ggml_silu_inplace(g, h) : ggml_silu(g, h));
-    h = conv(g, w.conv2, ggml_silu(g, group_norm(g, w.norm2, h)));
-    ggml_tensor* result = ggml_add(g, skip, h);
-    g.end_block({result});
-    return result;
+    Picture h = conv(g, w.conv1, group_norm_silu(g, w.norm1, x, /*in_place=*/widens));
+    h = conv_add(g, w.conv2, group_norm_silu(g, w.norm2, h), skip);
+    g.end_block({h.tensor});
+    return h;
 }
 
-ggml_tensor* attention_block(Graph& g, const Attention& w, ggml_tensor* x) {
-    const int64_t n = x->ne[0] * x->ne[1];
-    ggml_tensor* y = group_norm(g, w.norm, x);
-    // [w, h, channels] -> [channels, w * h]
-    const auto tokens = [&](const Conv& part) {
-        ggml_tensor* t = ggml_reshape_2d(g, conv(g, part, y), n, x->ne[2]);
-        return ggml_cont(g, ggml_transpose(g, t));
-    };
-    ggml_tensor* o = sliced_attention(g, tokens(w.q), tokens(w.k), tokens(w.v));
-    o = ggml_reshape_3d(g, ggml_cont(g, ggml_transpose(g, o)), x->ne[0], x->ne[1], x->ne[2]);
-    return ggml_add(g, x, conv(g, w.proj_out, o));
+Picture attention_block(Graph& g, const Attention& w, const Picture& x) {
+    const Picture y = group_norm(g, w.norm, x);
+    const Picture o = pixel_attention(g, conv(g, w.q, y), conv(g, w.k, y), conv(g, w.v, y));
+    return conv_add(g, w.proj_out, o, x);
 }
 
-ggml_tensor* mid(Graph& g, const Mid& w, ggml_tensor* x) {
+Picture mid(Graph& g, const Mid& w, Picture x) {
     x = resnet(g, w.block_1, x);
     x = attention_block(g, w.attn_1, x);
     return resnet(g, w.block_2, x);
 }
 
-// One column of zeros on the right and one row at the bottom, nothing at left and top.
-ggml_tensor* downsample(Graph& g, const Conv& w, ggml_tensor* x) {
-    return conv(g, w, ggml_pad(g, x, 1, 1, 0, 0), /*stride=*/2);
-}
-
-ggml_tensor* upsample(Graph& g, const Conv& w, ggml_tensor* x) {
-    return conv(g, w, ggml_upscale(g, x, 2, GGML_SCALE_MODE_NEAREST));
-}
-
-// x [w, h, 3] -> the means [w/8, h/8, latent channels]
-ggml_tensor* encode_graph(Graph& g, const VaeNetwork& n, ggml_tensor* x) {
+// pixels [w, h, 3] -> the means [w/8, h/8, latent channels]
+ggml_tensor* encode_graph(Graph& g, const VaeNetwork& n, ggml_tensor* pixels, PictureForm form) {
     const auto& e = n.encoder;
-    x = conv(g, e.conv_in, x);
+    Picture x = conv(g, e.conv_in, from_planes(g, pixels, form));
     for (const Level& level : e.down) {
         for (const Resnet& block : level.blocks) {
             x = resnet(g, block, x);
         }
         if (level.resample.weight != nullptr) {
-            x = downsample(g, level.resample, x);
+            x = conv_down(g, level.resample, x);
         }
     }
     x = mid(g, e.mid, x);
-    x = conv(g, e.conv_out, ggml_silu(g, group_norm(g, e.norm_out, x)));
+    x = conv(g, e.conv_out, group_norm_silu(g, e.norm_out, x));
     x = conv(g, e.quant_conv, x);
     // The first half of the channels is the mean, the second the logarithm of the variance.
-    return ggml_cont(g,
-                     ggml_view_3d(g, x, x->ne[0], x->ne[1], x->ne[2] / 2, x->nb[1], x->nb[2], 0));
+    ggml_tensor* both = to_planes(g, x);
+    return ggml_cont(g, ggml_view_3d(g, both, both->ne[0], both->ne[1], both->ne[2] / 2,
+                                     both->nb[1], both->nb[2], 0));
 }
 
-// x [w/8, h/8, latent channels] -> [w, h, 3]
-ggml_tensor* decode_graph(Graph& g, const VaeNetwork& n, ggml_tensor* x) {
+// latents [w/8, h/8, latent channels] -> [w, h, 3]
+ggml_tensor* decode_graph(Graph& g, const VaeNetwork& n, ggml_tensor* latents, PictureForm form) {
     const auto& d = n.decoder;
-    x = conv(g, d.conv_in, conv(g, d.post_quant_conv, x));
-    x = mid(g, d.mid, x);
+    Picture x = conv(g, d.post_quant_conv, from_planes(g, latents, form));
+    x = mid(g, d.mid, conv(g, d.conv_in, x));
     for (size_t level = d.up.size(); level-- > 0;) {
         for (const Resnet& block : d.up[level].blocks) {
             x = resnet(g, block, x);
         }
         if (d.up[level].resample.weight != nullptr) {
-            x = upsample(g, d.up[level].resample, x);
+            x = conv_up(g, d.up[level].resample, x);
         }
     }
-    return conv(g, d.conv_out, ggml_silu(g, group_norm(g, d.norm_out, x)));
+    return to_planes(g, conv(g, d.conv_out, group_norm_silu(g, d.norm_out, x)));
 }
 
 // Values of a small tensor on the host.
@@ -264,8 +247,9 @@ Vae::Plan& Vae::plan_for(bool decoding, const std::array<int64_t, 4>& ne) {
     plan->input_ne = ne;
     Graph& g = plan->graph;
     plan->input = g.input_f32("input", {ne[0], ne[1], ne[2]});
-    plan->output = decoding ? decode_graph(g, *network_, plan->input)
-                            : encode_graph(g, *network_, plan->input);
+    const PictureForm form = picture_form(backend_);
+    plan->output = decoding ? decode_graph(g, *network_, plan->input, form)
+                            : encode_graph(g, *network_, plan->input, form);
     g.finish(plan->output);
     plan_ = std::move(plan);
     return *plan_;

@@ -22,6 +22,15 @@ inline ggml_tensor* node(Graph& g, const std::array<int64_t, 4>& ne,
                           static_cast<int>(args.size()), function, GGML_N_TASKS_MAX, nullptr);
 }
 
+// The same in the memory of x, which nobody may read later; x is the node's first source.
+inline ggml_tensor* node_in_place(Graph& g, ggml_tensor* x,
+                                  std::initializer_list<ggml_tensor*> sources,
+                                  ggml_custom_op_t function) {
+    std::vector<ggml_tensor*> args(sources);
+    return ggml_custom_inplace(g, x, args.data(), static_cast<int>(args.size()), function,
+                               GGML_N_TASKS_MAX, nullptr);
+}
+
 inline const float* values(const ggml_tensor* tensor) {
     return static_cast<const float*>(tensor->data);
 }

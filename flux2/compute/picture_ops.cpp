@@ -1,0 +1,127 @@
+#include "compute/picture_ops.hpp"
+
+#include "compute/cpu/attention.hpp"
+#include "compute/cpu/direct_conv.hpp"
+#include "compute/cpu/group_norm.hpp"
+#include "compute/cpu/winograd.hpp"
+#include "compute/ops.hpp"
+
+namespace flux2 {
+namespace {
+
+bool is_stock(const Picture& x) {
+    return x.form == PictureForm::stock;
+}
+
+// ---- Over ggml's operations; pictures are [w, h, channels] ----
+
+ggml_tensor* per_channel(Graph& g, ggml_tensor* v) {
+    return ggml_reshape_4d(g, v, 1, 1, v->ne[0], 1);
+}
+
+ggml_tensor* stock_conv(Graph& g, const Conv& w, ggml_tensor* x, int stride = 1) {
+    const int pad = stride == 1 ? static_cast<int>(w.weight->ne[0] / 2) : 0;
+    ggml_tensor* y = ggml_conv_2d_direct(g, w.weight, x, stride, stride, pad, pad, 1, 1);
+    return ggml_add(g, y, per_channel(g, w.bias));
+}
+
+ggml_tensor* stock_group_norm(Graph& g, const GroupNorm& w, ggml_tensor* x) {
+    ggml_tensor* y = ggml_group_norm(g, x, cpu::kNormGroups, cpu::kNormEps);
+    return ggml_add(g, ggml_mul(g, y, per_channel(g, w.weight)), per_channel(g, w.bias));
+}
+
+ggml_tensor* stock_group_norm_inplace(Graph& g, const GroupNorm& w, ggml_tensor* x) {
+    ggml_tensor* y = ggml_group_norm_inplace(g, x, cpu::kNormGroups, cpu::kNormEps);
+    y = ggml_mul_inplace(g, y, per_channel(g, w.weight));
+    return ggml_add_inplace(g, y, per_channel(g, w.bias));
+}
+
+ggml_tensor* stock_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {
+    // [w, h, channels] -> [channels, w * h]
+    const auto tokens = [&](ggml_tensor* x) {
+        ggml_tensor* rows = ggml_reshape_2d(g, x, x->ne[0] * x->ne[1], x->ne[2]);
+        return ggml_cont(g, ggml_transpose(g, rows));
+    };
+    ggml_tensor* y = sliced_attention(g, tokens(q), tokens(k), tokens(v));
+    return ggml_reshape_3d(g, ggml_cont(g, ggml_transpose(g, y)), q->ne[0], q->ne[1], q->ne[2]);
+}
+
+// ---- On CPUs; pictures are [channels, w, h] ----
+
+ggml_tensor* cpu_conv(Graph& g, const Conv& w, ggml_tensor* x, ggml_tensor* skip = nullptr) {
+    return w.weight->ne[0] == 1 ? cpu::direct_conv(g, w.weight, w.bias, x, skip, /*stride=*/1)
+                                : cpu::winograd_conv(g, w.weight, w.bias, x, skip, /*scale=*/1);
+}
+
+ggml_tensor* cpu_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {
+    const auto tokens = [&](ggml_tensor* x) {
+        return ggml_reshape_3d(g, x, x->ne[0], /*heads=*/1, x->ne[1] * x->ne[2]);
+    };
+    ggml_tensor* y = cpu::attention(g, tokens(q), tokens(k), tokens(v));
+    return ggml_reshape_3d(g, y, q->ne[0], q->ne[1], q->ne[2]);
+}
+
+}  // namespace
+
+PictureForm picture_form(const Backend& backend) {
+    return backend.has_own_operations() ? PictureForm::cpu : PictureForm::stock;
+}
+
+Picture from_planes(Graph& g, ggml_tensor* planes, PictureForm form) {
+    return {form == PictureForm::stock ? planes : ggml_cont(g, ggml_permute(g, planes, 1, 2, 0, 3)),
+            form};
+}
+
+ggml_tensor* to_planes(Graph& g, const Picture& x) {
+    return is_stock(x) ? x.tensor : ggml_cont(g, ggml_permute(g, x.tensor, 2, 0, 1, 3));
+}
+
+Picture conv(Graph& g, const Conv& w, const Picture& x) {
+    return {is_stock(x) ? stock_conv(g, w, x.tensor) : cpu_conv(g, w, x.tensor), x.form};
+}
+
+Picture conv_add(Graph& g, const Conv& w, const Picture& x, const Picture& skip) {
+    return {is_stock(x) ? ggml_add(g, skip.tensor, stock_conv(g, w, x.tensor))
+                        : cpu_conv(g, w, x.tensor, skip.tensor),
+            x.form};
+}
+
+Picture conv_down(Graph& g, const Conv& w, const Picture& x) {
+    constexpr int kStride = 2;
+    return {is_stock(x) ? stock_conv(g, w, ggml_pad(g, x.tensor, 1, 1, 0, 0), kStride)
+                        : cpu::direct_conv(g, w.weight, w.bias, x.tensor, nullptr, kStride),
+            x.form};
+}
+
+Picture conv_up(Graph& g, const Conv& w, const Picture& x) {
+    constexpr int kScale = 2;
+    return {is_stock(x)
+                ? stock_conv(g, w, ggml_upscale(g, x.tensor, kScale, GGML_SCALE_MODE_NEAREST))
+                : cpu::winograd_conv(g, w.weight, w.bias, x.tensor, nullptr, kScale),
+            x.form};
+}
+
+Picture group_norm(Graph& g, const GroupNorm& w, const Picture& x) {
+    return {is_stock(x) ? stock_group_norm(g, w, x.tensor)
+                        : cpu::group_norm(g, w.weight, w.bias, x.tensor, {}),
+            x.form};
+}
+
+Picture group_norm_silu(Graph& g, const GroupNorm& w, const Picture& x, bool in_place) {
+    if (!is_stock(x)) {
+        return {
+            cpu::group_norm(g, w.weight, w.bias, x.tensor, {.silu = true, .in_place = in_place}),
+            x.form};
+    }
+    return {in_place ? ggml_silu_inplace(g, stock_group_norm_inplace(g, w, x.tensor))
+                     : ggml_silu(g, stock_group_norm(g, w, x.tensor)),
+            x.form};
+}
+
+Picture pixel_attention(Graph& g, const Picture& q, const Picture& k, const Picture& v) {
+    return {is_stock(q) ? stock_attention(g, q.tensor, k.tensor, v.tensor)
+                        : cpu_attention(g, q.tensor, k.tensor, v.tensor),
+            q.form};
+}
+
+}  // namespace flux2

@@ -1,0 +1,54 @@
+// What convolutional networks do with pictures, in two forms: ggml's own operations on planes,
+// which run on every device, and on CPUs code of ours (compute/cpu) that is many times faster and
+// wants the channels of a pixel side by side. A Picture knows its form; callers never ask.
+#pragma once
+
+#include "compute/graph.hpp"
+
+#include <ggml.h>
+
+namespace flux2 {
+
+enum class PictureForm {
+    stock,  // tensors are [w, h, channels]
+    cpu,    // tensors are [channels, w, h]
+};
+// The form that is fast on this backend.
+PictureForm picture_form(const Backend& backend);
+
+struct Picture {
+    ggml_tensor* tensor = nullptr;
+    PictureForm form = PictureForm::stock;
+};
+
+// Between pictures and the planes [w, h, channels] of a graph's inputs and outputs.
+Picture from_planes(Graph& g, ggml_tensor* planes, PictureForm form);
+ggml_tensor* to_planes(Graph& g, const Picture& x);
+
+// Weight [k, k, in, out] in F16 or F32 with k 1 or 3, bias [out].
+struct Conv {
+    ggml_tensor* weight = nullptr;
+    ggml_tensor* bias = nullptr;
+};
+// The result has the size of x, which has zeros around it.
+Picture conv(Graph& g, const Conv& w, const Picture& x);
+// skip + conv(x)
+Picture conv_add(Graph& g, const Conv& w, const Picture& x, const Picture& skip);
+// 3x3, halving the size: zeros on the right and at the bottom only.
+Picture conv_down(Graph& g, const Conv& w, const Picture& x);
+// 3x3 over the picture with every pixel doubled both ways.
+Picture conv_up(Graph& g, const Conv& w, const Picture& x);
+
+struct GroupNorm {
+    ggml_tensor* weight = nullptr;
+    ggml_tensor* bias = nullptr;
+};
+// 32 groups, eps 1e-6.
+Picture group_norm(Graph& g, const GroupNorm& w, const Picture& x);
+// Then x * sigmoid(x). With in_place x's memory is overwritten: nobody may read it later.
+Picture group_norm_silu(Graph& g, const GroupNorm& w, const Picture& x, bool in_place = false);
+
+// Every pixel attends to all pixels, with one head as wide as there are channels.
+Picture pixel_attention(Graph& g, const Picture& q, const Picture& k, const Picture& v);
+
+}  // namespace flux2

@@ -1,0 +1,273 @@
+// Both forms of every operation on pictures must agree, and small cases with numbers worked out by
+// hand.
+#include "compute/cpu/attention.hpp"
+#include "compute/cpu/kernel.hpp"
+#include "compute/cpu/lanes.hpp"
+#include "compute/picture_ops.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace flux2 {
+namespace {
+
+using Values = std::vector<float>;
+
+// A graph with constants, computed once.
+class Workbench {
+  public:
+    Workbench(PictureForm form, int n_threads)
+        : form_(form), backend_("CPU", n_threads), graph_(backend_, 256) {}
+
+    Graph& graph() { return graph_; }
+
+    ggml_tensor* constant(ggml_type type, std::array<int64_t, 4> ne, const Values& values) {
+        ggml_tensor* tensor = ggml_new_tensor(graph_, type, 4, ne.data());
+        ggml_set_input(tensor);
+        ggml_set_output(tensor);
+        constants_.emplace_back(tensor, values);
+        return tensor;
+    }
+    Picture picture(std::array<int64_t, 4> ne, const Values& values) {
+        return from_planes(graph_, constant(GGML_TYPE_F32, ne, values), form_);
+    }
+    HostTensor compute(const Picture& result) {
+        ggml_tensor* output = to_planes(graph_, result);
+        graph_.finish(output);
+        for (const auto& [tensor, values] : constants_) {
+            if (tensor->type == GGML_TYPE_F16) {
+                std::vector<ggml_fp16_t> halves(values.size());
+                ggml_fp32_to_fp16_row(values.data(), halves.data(),
+                                      static_cast<int64_t>(values.size()));
+                ggml_backend_tensor_set(tensor, halves.data(), 0, ggml_nbytes(tensor));
+            } else {
+                ggml_backend_tensor_set(tensor, values.data(), 0, ggml_nbytes(tensor));
+            }
+        }
+        graph_.compute();
+        return graph_.read(output);
+    }
+
+  private:
+    PictureForm form_;
+    Backend backend_;
+    Graph graph_;
+    std::vector<std::pair<ggml_tensor*, Values>> constants_;
+};
+
+Values random_values(int64_t n, unsigned seed, float mean = 0, float deviation = 1) {
+    std::mt19937 generator(seed);
+    std::normal_distribution<float> normal(mean, deviation);
+    Values values(static_cast<size_t>(n));
+    for (float& value : values) {
+        value = ggml_fp16_to_fp32(ggml_fp32_to_fp16(normal(generator)));  // fits either type
+    }
+    return values;
+}
+
+// Length of the difference beside the length of b.
+double relative_error(const HostTensor& a, const HostTensor& b) {
+    REQUIRE(a.ne == b.ne);
+    double difference = 0;
+    double length = 0;
+    for (size_t i = 0; i < a.data.size(); ++i) {
+        const double x = static_cast<double>(a.data[i]);
+        const double y = static_cast<double>(b.data[i]);
+        difference += (x - y) * (x - y);
+        length += y * y;
+    }
+    return std::sqrt(difference / length);
+}
+
+struct Case {
+    int64_t w, h, in, out;
+    int n_threads;
+    ggml_type type;
+};
+
+// Sizes that are no multiples of a tile's 4 pixels, of a vector's 4 channels or of a panel's 16.
+const std::vector<Case> kCases = {
+    {1, 1, 3, 3, 1, GGML_TYPE_F32},     {1, 1, 32, 16, 3, GGML_TYPE_F16},
+    {5, 3, 7, 40, 2, GGML_TYPE_F32},    {8, 8, 16, 16, 2, GGML_TYPE_F16},
+    {17, 6, 40, 3, 3, GGML_TYPE_F16},   {3, 31, 64, 40, 1, GGML_TYPE_F32},
+    {33, 30, 33, 17, 3, GGML_TYPE_F32}, {12, 10, 600, 32, 2, GGML_TYPE_F16},
+};
+
+using ConvOp = std::function<Picture(Workbench&, const Conv&, const Picture& x)>;
+
+HostTensor run_conv(const Case& c, int64_t size, PictureForm form, const ConvOp& op) {
+    const bool stock = form == PictureForm::stock;
+    Workbench bench(form, stock ? 1 : c.n_threads);
+    const auto n = c.in * size * size;
+    // ggml rounds pixels to F16 when a kernel is F16; the CPU form does not, so F32 is its measure.
+    const Conv w{bench.constant(stock ? GGML_TYPE_F32 : c.type, {size, size, c.in, c.out},
+                                random_values(n * c.out, 1, 0, 1 / std::sqrt(float(n)))),
+                 bench.constant(GGML_TYPE_F32, {c.out, 1, 1, 1}, random_values(c.out, 2))};
+    const Picture x = bench.picture({c.w, c.h, c.in, 1}, random_values(c.w * c.h * c.in, 3));
+    return bench.compute(op(bench, w, x));
+}
+
+void compare_convs(int64_t size, int64_t least, const ConvOp& op) {
+    for (const Case& c : kCases) {
+        if (c.w < least || c.h < least) {
+            continue;
+        }
+        CAPTURE(c.w);
+        CAPTURE(c.h);
+        CAPTURE(c.in);
+        CAPTURE(c.out);
+        // Winograd's transforms err by 1e-6 and 2e-6 of the result at 64 and 512 channels.
+        CHECK(relative_error(run_conv(c, size, PictureForm::cpu, op),
+                             run_conv(c, size, PictureForm::stock, op)) < 4e-6);
+    }
+}
+
+TEST_CASE("both forms of a convolution agree") {
+    const ConvOp op = [](Workbench& b, const Conv& w, const Picture& x) {
+        return conv(b.graph(), w, x);
+    };
+    compare_convs(1, 1, op);
+    compare_convs(3, 1, op);
+}
+
+TEST_CASE("both forms of a convolution added to a picture agree") {
+    const ConvOp op = [](Workbench& b, const Conv& w, const Picture& x) {
+        const bool stock = x.form == PictureForm::stock;
+        const int64_t width = x.tensor->ne[stock ? 0 : 1];
+        const int64_t height = x.tensor->ne[stock ? 1 : 2];
+        const int64_t out = w.bias->ne[0];
+        const Picture skip =
+            b.picture({width, height, out, 1}, random_values(width * height * out, 4));
+        return conv_add(b.graph(), w, x, skip);
+    };
+    compare_convs(1, 1, op);
+    compare_convs(3, 1, op);
+}
+
+TEST_CASE("both forms of a halving convolution agree") {
+    compare_convs(3, 2, [](Workbench& b, const Conv& w, const Picture& x) {
+        return conv_down(b.graph(), w, x);
+    });
+}
+
+TEST_CASE("both forms of a convolution of the doubled picture agree") {
+    compare_convs(3, 1, [](Workbench& b, const Conv& w, const Picture& x) {
+        return conv_up(b.graph(), w, x);
+    });
+}
+
+TEST_CASE("a convolution of counted pixels gives the sums under the kernel") {
+    for (const PictureForm form : {PictureForm::stock, PictureForm::cpu}) {
+        Workbench bench(form, 2);
+        // 1 2 3    kernel 1 0 0   the pixel up and to the left, plus twice the one to the right,
+        // 4 5 6           0 0 2   plus a bias of 0.5
+        //                 0 0 0
+        const Conv w{
+            bench.constant(GGML_TYPE_F32, {3, 3, 1, 1}, {1, 0, 0, 0, 0, 2, 0, 0, 0}),
+            bench.constant(GGML_TYPE_F32, {1, 1, 1, 1}, {0.5f}),
+        };
+        const Picture x = bench.picture({3, 2, 1, 1}, {1, 2, 3, 4, 5, 6});
+        const HostTensor y = bench.compute(conv(bench.graph(), w, x));
+        const Values expected = {4.5f, 6.5f, 0.5f, 10.5f, 13.5f, 2.5f};
+        REQUIRE(y.data.size() == expected.size());
+        for (size_t i = 0; i < expected.size(); ++i) {
+            CHECK(y.data[i] == doctest::Approx(static_cast<double>(expected[i])).epsilon(1e-5));
+        }
+    }
+}
+
+struct NormCase {
+    int64_t w, h, channels;
+    int n_threads;
+    float mean;
+};
+
+using NormOp = std::function<Picture(Graph&, const GroupNorm&, const Picture& x)>;
+
+HostTensor run_norm(const NormCase& c, PictureForm form, const NormOp& op) {
+    Workbench bench(form, c.n_threads);
+    const GroupNorm w{
+        bench.constant(GGML_TYPE_F32, {c.channels, 1, 1, 1}, random_values(c.channels, 5)),
+        bench.constant(GGML_TYPE_F32, {c.channels, 1, 1, 1}, random_values(c.channels, 6)),
+    };
+    const Picture x =
+        bench.picture({c.w, c.h, c.channels, 1}, random_values(c.w * c.h * c.channels, 7, c.mean));
+    return bench.compute(op(bench.graph(), w, x));
+}
+
+TEST_CASE("both forms of a group norm agree") {
+    const std::vector<NormOp> ops = {
+        [](Graph& g, const GroupNorm& w, const Picture& x) { return group_norm(g, w, x); },
+        [](Graph& g, const GroupNorm& w, const Picture& x) { return group_norm_silu(g, w, x); },
+        [](Graph& g, const GroupNorm& w, const Picture& x) {
+            // In place of something the graph may overwrite, unlike its input.
+            const Picture copy{ggml_cont(g, x.tensor), x.form};
+            return group_norm_silu(g, w, copy, /*in_place=*/true);
+        },
+    };
+    for (const NormOp& op : ops) {
+        for (const NormCase& c : {NormCase{1, 1, 64, 1, 0}, NormCase{3, 5, 32, 2, 0},
+                                  NormCase{65, 67, 96, 3, 0}, NormCase{40, 30, 128, 2, 100}}) {
+            CAPTURE(c.channels);
+            // Taking off a mean of 100 loses two digits.
+            const double limit = c.mean == 0 ? 1e-6 : 1e-5;
+            CHECK(relative_error(run_norm(c, PictureForm::cpu, op),
+                                 run_norm(c, PictureForm::stock, op)) < limit);
+        }
+    }
+}
+
+HostTensor run_attention(int64_t w, int64_t h, int64_t channels, int n_threads, PictureForm form) {
+    Workbench bench(form, n_threads);
+    const auto part = [&](unsigned seed) {
+        // Scores of some 4 standard deviations: one key in many counts.
+        return bench.picture({w, h, channels, 1}, random_values(w * h * channels, seed, 0, 2));
+    };
+    return bench.compute(pixel_attention(bench.graph(), part(8), part(9), part(10)));
+}
+
+TEST_CASE("both forms of attention agree") {
+    struct {
+        int64_t w, h, channels;
+    } cases[] = {{1, 1, 16}, {3, 7, 40}, {24, 22, 64}, {41, 29, 32}};
+    for (const auto& c : cases) {
+        CAPTURE(c.w);
+        const HostTensor stock = run_attention(c.w, c.h, c.channels, 2, PictureForm::stock);
+        for (const int n_threads : {1, 3}) {
+            CHECK(relative_error(run_attention(c.w, c.h, c.channels, n_threads, PictureForm::cpu),
+                                 stock) < 2e-6);
+        }
+    }
+}
+
+TEST_CASE("exponentials are right to the last bits, and finite") {
+    for (float x = -87; x < 88; x += 0.0173f) {
+        const double exact = std::exp(static_cast<double>(x));
+        CHECK(std::abs(static_cast<double>(cpu::exp_of(x)) / exact - 1) < 2e-7);
+    }
+    CHECK(cpu::exp_of(0) == 1);
+    CHECK(cpu::exp_of(-1e30f) < 1e-37f);
+    CHECK(std::isfinite(cpu::exp_of(std::numeric_limits<float>::max())));
+}
+
+TEST_CASE("the CPU's convolutions and attention can be told from other nodes") {
+    Workbench bench(PictureForm::cpu, 1);
+    Graph& g = bench.graph();
+    const Conv w{bench.constant(GGML_TYPE_F16, {3, 3, 8, 8}, {}),
+                 bench.constant(GGML_TYPE_F32, {8, 1, 1, 1}, {})};
+    const Picture y = conv(g, w, bench.picture({4, 4, 8, 1}, {}));
+    CHECK(cpu::kernel_of(y.tensor) == w.weight);
+    CHECK(!cpu::is_attention(y.tensor));
+    const Picture z = pixel_attention(g, y, y, y);
+    CHECK(cpu::is_attention(z.tensor->src[0]));
+    CHECK(cpu::kernel_of(z.tensor->src[0]) == nullptr);
+}
+
+}  // namespace
+}  // namespace flux2
