@@ -65,8 +65,8 @@ void Profile::Cost::add(const Cost& other) {
 
 void Profile::add(const ggml_tensor& result, double seconds) {
     if (computes(result.op)) {
-        kinds_[result.op == GGML_OP_CUSTOM ? result.name : ggml_op_desc(&result)][describe(result)].add(
-            {1, seconds, work_of({&result}).flops, bytes_touched(result)});
+        kinds_[result.op == GGML_OP_CUSTOM ? result.name : ggml_op_desc(&result)][describe(result)]
+            .add({1, seconds, work_of({&result}).flops, bytes_touched(result)});
     }
 }
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <memory>
 
@@ -120,9 +119,11 @@ class Strip {
     // Queries [first, first + n) of a head.
     void run(int64_t head, int64_t first, int64_t n) {
         std::array<Softmax, kQueries> rows;
-        for (int64_t key = 0; key < n_keys_; key += kKeys) {
-            score(head, first, n, key);
-            add_values(head, n, key, rows);
+        const int64_t n_seen = count_seen(first, n);
+        for (int64_t key = 0; key < n_seen; key += kKeys) {
+            const int64_t n_keys = std::min(kKeys, n_seen - key);
+            score(head, first, n, key, n_keys);
+            add_values(head, n, key, n_keys, rows);
         }
         const int64_t width = q_->ne[0];
         for (int64_t i = 0; i < n; ++i) {
@@ -139,10 +140,25 @@ class Strip {
         return values(x) + head_kv * x->ne[0] * x->ne[1] * x->ne[2];
     }
 
+    // Keys up to the last one that one of the queries sees: a causal mask, or one that hides
+    // padding, makes the rest needless.
+    int64_t count_seen(int64_t first, int64_t n) const {
+        if (mask_ == nullptr) {
+            return n_keys_;
+        }
+        int64_t seen = 1;
+        for (int64_t i = first; i < first + n; ++i) {
+            const float* mask = values(mask_) + i * n_keys_;
+            for (int64_t key = n_keys_; key > seen; --key) {
+                seen = mask[key - 1] > kLowest ? key : seen;
+            }
+        }
+        return seen;
+    }
+
     // Scores of a block of keys. Beyond the last key, up to a whole panel, they are the lowest.
-    void score(int64_t head, int64_t first, int64_t n, int64_t key) {
+    void score(int64_t head, int64_t first, int64_t n, int64_t key, int64_t n_keys) {
         const int64_t width = q_->ne[0];
-        const int64_t n_keys = std::min(kKeys, n_keys_ - key);
         const int64_t n_scores = round_up(n_keys, kPanel);
         multiply({.a = token(q_, head, first),
                   .a_stride = static_cast<int64_t>(q_->nb[2] / sizeof(float)),
@@ -166,8 +182,8 @@ class Strip {
     }
 
     // Turns the scores into weights and adds the values so weighted.
-    void add_values(int64_t head, int64_t n, int64_t key, std::array<Softmax, kQueries>& rows) {
-        const int64_t n_keys = std::min(kKeys, n_keys_ - key);
+    void add_values(int64_t head, int64_t n, int64_t key, int64_t n_keys,
+                    std::array<Softmax, kQueries>& rows) {
         for (int64_t i = 0; i < n; ++i) {
             const float factor = rows[static_cast<size_t>(i)].add(scores_.get() + i * kKeys,
                                                                   round_up(n_keys, kPanel));
@@ -218,18 +234,17 @@ ggml_tensor* attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
     const int64_t n_keys = k->ne[2];
     const int64_t n_heads = k->ne[1];
     ggml_tensor* keys =
-        node(g, {kPanel, k->ne[0], round_up(n_keys, kPanel) / kPanel, n_heads}, {k}, pack_keys);
+        node(g, "cpu pack keys", {kPanel, k->ne[0], round_up(n_keys, kPanel) / kPanel, n_heads},
+             {k}, pack_keys);
     ggml_tensor* value_panels =
-        node(g, {kPanel, n_keys, round_up(v->ne[0], kPanel) / kPanel, n_heads}, {v}, pack_values);
+        node(g, "cpu pack values", {kPanel, n_keys, round_up(v->ne[0], kPanel) / kPanel, n_heads},
+             {v}, pack_values);
     const std::array<int64_t, 4> ne = {q->ne[0] * q->ne[1], q->ne[2], 1, 1};
-    ggml_tensor* y = mask != nullptr ? node(g, ne, {q, keys, value_panels, mask}, attend)
-                                     : node(g, ne, {q, keys, value_panels}, attend);
-    ggml_set_name(y, kName);
-    return y;
+    return node(g, kName, ne, {q, keys, value_panels, mask}, attend);
 }
 
 bool is_attention(const ggml_tensor* node) {
-    return node->op == GGML_OP_CUSTOM && std::strcmp(node->name, kName) == 0;
+    return has_name(node, kName);
 }
 
 double attention_flops(const ggml_tensor* node) {

@@ -182,12 +182,13 @@ ggml_tensor* group_norm(Graph& g, ggml_tensor* weight, ggml_tensor* bias, ggml_t
                         const GroupNormOptions& options) {
     const int64_t n_pixels = x->ne[1] * x->ne[2];
     const int64_t chunk = chunk_of(n_pixels);
-    ggml_tensor* moments =
-        node(g, {x->ne[0], 2, (n_pixels + chunk - 1) / chunk, 1}, {x}, take_moments);
+    ggml_tensor* moments = node(
+        g, "cpu norm moments", {x->ne[0], 2, (n_pixels + chunk - 1) / chunk, 1}, {x}, take_moments);
     const ggml_custom_op_t function = options.silu ? apply<true> : apply<false>;
     return options.in_place
-               ? node_in_place(g, x, {moments, weight, bias}, function)
-               : node(g, {x->ne[0], x->ne[1], x->ne[2], 1}, {x, moments, weight, bias}, function);
+               ? node_in_place(g, "cpu group norm", x, {moments, weight, bias}, function)
+               : node(g, "cpu group norm", {x->ne[0], x->ne[1], x->ne[2], 1},
+                      {x, moments, weight, bias}, function);
 }
 
 }  // namespace flux2::cpu

@@ -4,7 +4,6 @@
 #include "compute/cpu/panels.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace flux2::cpu {
 namespace {
@@ -48,21 +47,19 @@ void read_panel(const ggml_tensor* kernel, int64_t panel, float* to) {
 
 ggml_tensor* pack_kernel(Graph& g, ggml_tensor* kernel) {
     const int64_t n_panels = (kernel->ne[3] + kPanel - 1) / kPanel;
-    return node(g, {kPanel, kernel->ne[0] * kernel->ne[1] * kernel->ne[2], n_panels, 1}, {kernel},
+    return node(g, "cpu pack kernel",
+                {kPanel, kernel->ne[0] * kernel->ne[1] * kernel->ne[2], n_panels, 1}, {kernel},
                 pack);
 }
 
 ggml_tensor* conv_node(Graph& g, const std::array<int64_t, 4>& ne, ggml_tensor* panels,
                        ggml_tensor* x, ggml_tensor* bias, ggml_tensor* skip,
                        ggml_custom_op_t function) {
-    ggml_tensor* y = skip != nullptr ? node(g, ne, {panels, x, bias, skip}, function)
-                                     : node(g, ne, {panels, x, bias}, function);
-    ggml_set_name(y, kConvName);
-    return y;
+    return node(g, kConvName, ne, {panels, x, bias, skip}, function);
 }
 
 const ggml_tensor* kernel_of(const ggml_tensor* node) {
-    const bool is_conv = node->op == GGML_OP_CUSTOM && std::strcmp(node->name, kConvName) == 0;
+    const bool is_conv = has_name(node, kConvName);
     return is_conv ? node->src[0]->src[0] : nullptr;
 }
 

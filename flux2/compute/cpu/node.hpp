@@ -9,26 +9,39 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <memory>
 #include <vector>
 
 namespace flux2::cpu {
 
-inline ggml_tensor* node(Graph& g, const std::array<int64_t, 4>& ne,
+// `name` tells profiles what kind of operation it is. Sources that are null are left out; only the
+// last ones may be.
+inline ggml_tensor* node(Graph& g, const char* name, const std::array<int64_t, 4>& ne,
                          std::initializer_list<ggml_tensor*> sources, ggml_custom_op_t function) {
     std::vector<ggml_tensor*> args(sources);
-    return ggml_custom_4d(g, GGML_TYPE_F32, ne[0], ne[1], ne[2], ne[3], args.data(),
-                          static_cast<int>(args.size()), function, GGML_N_TASKS_MAX, nullptr);
+    std::erase(args, nullptr);
+    ggml_tensor* result =
+        ggml_custom_4d(g, GGML_TYPE_F32, ne[0], ne[1], ne[2], ne[3], args.data(),
+                       static_cast<int>(args.size()), function, GGML_N_TASKS_MAX, nullptr);
+    ggml_set_name(result, name);
+    return result;
 }
 
 // The same in the memory of x, which nobody may read later; x is the node's first source.
-inline ggml_tensor* node_in_place(Graph& g, ggml_tensor* x,
+inline ggml_tensor* node_in_place(Graph& g, const char* name, ggml_tensor* x,
                                   std::initializer_list<ggml_tensor*> sources,
                                   ggml_custom_op_t function) {
     std::vector<ggml_tensor*> args(sources);
-    return ggml_custom_inplace(g, x, args.data(), static_cast<int>(args.size()), function,
-                               GGML_N_TASKS_MAX, nullptr);
+    ggml_tensor* result = ggml_custom_inplace(g, x, args.data(), static_cast<int>(args.size()),
+                                              function, GGML_N_TASKS_MAX, nullptr);
+    ggml_set_name(result, name);
+    return result;
+}
+
+inline bool has_name(const ggml_tensor* node, const char* name) {
+    return node->op == GGML_OP_CUSTOM && std::strcmp(node->name, name) == 0;
 }
 
 inline const float* values(const ggml_tensor* tensor) {

@@ -294,7 +294,8 @@ ggml_tensor* winograd_conv(Graph& g, ggml_tensor* kernel, ggml_tensor* bias, ggm
     const int64_t n_in = kernel->ne[2];
     const int64_t n_out = kernel->ne[3];
     ggml_tensor* panels =
-        node(g, {kPanel, n_in, (n_out + kPanel - 1) / kPanel, kPoints}, {kernel}, transform_kernel);
+        node(g, "cpu transform kernel", {kPanel, n_in, (n_out + kPanel - 1) / kPanel, kPoints},
+             {kernel}, transform_kernel);
     return conv_node(g, {n_out, x->ne[1] * scale, x->ne[2] * scale, 1}, panels, x, bias, skip,
                      convolve);
 }
