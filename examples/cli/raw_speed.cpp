@@ -79,16 +79,15 @@ std::optional<Operands> make_operands(const Backend& backend, const MatMul& shap
     if (!runs_on(backend, o.y)) {
         return std::nullopt;
     }
-    const bool repack = repacks && backend.repacks(o.w);
+    const auto repack = repacks ? backend.repack_buffer_type(o.w) : nullptr;
     try {
         o.weight = backend.allocate(std::array{o.w},
-                                    repack ? backend.repack_buffer_type() : backend.buffer_type(),
-                                    "a matrix");
+                                    repack != nullptr ? repack : backend.buffer_type(), "a matrix");
         o.others = backend.allocate(std::array{o.x, o.y}, backend.buffer_type(), "a multiply");
     } catch (const Error&) {
         return std::nullopt;  // too large
     }
-    if (!repack) {
+    if (repack == nullptr) {
         ggml_backend_buffer_clear(o.weight.buffer.get(), 0);
     }
     fill(o.w);

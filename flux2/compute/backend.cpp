@@ -75,18 +75,31 @@ ggml_backend_ptr start(ggml_backend_dev_t device) {
     return backend;
 }
 
-// ggml's buffer type that lays weights out anew for this CPU.
-ggml_backend_buffer_type_t find_repack_type(ggml_backend_dev_t cpu) {
+// ggml's buffer types that lay matrices out anew for this CPU.
+std::vector<ggml_backend_buffer_type_t> find_repack_types(ggml_backend_dev_t cpu) {
     const auto get_extra =
         reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(ggml_backend_reg_get_proc_address(
             ggml_backend_dev_backend_reg(cpu), "ggml_backend_dev_get_extra_bufts"));
-    ggml_backend_buffer_type_t* types = get_extra != nullptr ? get_extra(cpu) : nullptr;
-    for (; types != nullptr && *types != nullptr; ++types) {
-        if (std::string(ggml_backend_buft_name(*types)) == "CPU_REPACK") {
-            return *types;
-        }
+    std::vector<ggml_backend_buffer_type_t> types;
+    ggml_backend_buffer_type_t* type = get_extra != nullptr ? get_extra(cpu) : nullptr;
+    for (; type != nullptr && *type != nullptr; ++type) {
+        types.push_back(*type);
     }
-    return nullptr;
+    return types;
+}
+
+// ggml tells whether it can multiply by a whole multiply, whose weight lies in such memory.
+bool multiplies_from(ggml_backend_dev_t cpu, ggml_backend_buffer_type_t type,
+                     const ggml_tensor* matrix) {
+    constexpr size_t kTensors = 4;
+    constexpr int64_t kColumns = 64;
+    const ggml_context_ptr context(ggml_init(
+        {.mem_size = kTensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+    const ggml_backend_buffer_ptr nothing(ggml_backend_buft_alloc_buffer(type, 0));
+    ggml_tensor* w = ggml_dup_tensor(context.get(), matrix);
+    w->buffer = nothing.get();
+    ggml_tensor* x = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, w->ne[0], kColumns);
+    return ggml_backend_dev_supports_op(cpu, ggml_mul_mat(context.get(), w, x));
 }
 
 }  // namespace
@@ -112,23 +125,16 @@ Backend::Backend(const std::string& device, int n_threads, BackendUse use) : use
     cpu_ = start(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
     n_threads_ = n_threads > 0 ? n_threads : physical_cores();
     ggml_backend_cpu_set_n_threads(cpu_.get(), n_threads_);
-    repack_ = is_cpu() ? find_repack_type(ggml_backend_get_device(cpu_.get())) : nullptr;
+    if (is_cpu()) {
+        repack_ = find_repack_types(ggml_backend_get_device(cpu_.get()));
+    }
 }
 
-bool Backend::repacks(const ggml_tensor* matrix) const {
-    if (repack_ == nullptr) {
-        return false;
-    }
-    // ggml says so of a whole multiply, whose weight lies in such memory.
-    constexpr size_t kTensors = 4;
-    const ggml_context_ptr context(ggml_init(
-        {.mem_size = kTensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
-    const ggml_backend_buffer_ptr nothing(ggml_backend_buft_alloc_buffer(repack_, 0));
-    ggml_tensor* w = ggml_dup_tensor(context.get(), matrix);
-    w->buffer = nothing.get();
-    ggml_tensor* x = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, w->ne[0], 64);
-    return ggml_backend_dev_supports_op(ggml_backend_get_device(cpu_.get()),
-                                        ggml_mul_mat(context.get(), w, x));
+ggml_backend_buffer_type_t Backend::repack_buffer_type(const ggml_tensor* matrix) const {
+    const ggml_backend_dev_t cpu = ggml_backend_get_device(cpu_.get());
+    const auto found = std::find_if(repack_.begin(), repack_.end(),
+                                    [&](auto type) { return multiplies_from(cpu, type, matrix); });
+    return found != repack_.end() ? *found : nullptr;
 }
 
 bool Backend::multiplies_bf16() const {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace flux2 {
 
@@ -60,11 +61,9 @@ class Backend {
     bool has_own_operations() const { return is_cpu() && !stock_operations_; }
     void use_stock_operations() { stock_operations_ = true; }
 
-    // Whether a matrix can lie in the layout that the CPU's kernels multiply fastest. Never true on
-    // a device.
-    bool repacks(const ggml_tensor* matrix) const;
-    // Host memory that gives matrices that layout when they are written, each in one go.
-    ggml_backend_buffer_type_t repack_buffer_type() const { return repack_; }
+    // Host memory that lays a matrix out anew, as this CPU's kernels multiply it fastest, when it
+    // is written in one go. Null when there is none for its type and size, and on a device.
+    ggml_backend_buffer_type_t repack_buffer_type(const ggml_tensor* matrix) const;
 
     // Memory for weights on the device.
     ggml_backend_buffer_type_t buffer_type() const;
@@ -101,7 +100,7 @@ class Backend {
     int n_threads_;
     ggml_backend_ptr device_;  // null when the CPU was chosen
     ggml_backend_ptr cpu_;
-    ggml_backend_buffer_type_t repack_ = nullptr;  // null when ggml has none for this CPU
+    std::vector<ggml_backend_buffer_type_t> repack_;  // the fastest first
     bool stock_operations_ = false;
     const std::atomic<bool>* cancel_ = nullptr;
     std::function<void(double share)> on_progress_;

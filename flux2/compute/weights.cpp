@@ -6,6 +6,7 @@
 #include "base/system.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace flux2 {
@@ -107,14 +108,19 @@ void Weights::load() {
         // Schedulers then compute beside the weights instead of copying them to a device.
         ggml_backend_buffer_set_usage(mapped_.back().get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     }
-    const bool repack = may_repack();
-    std::vector<const Bound*> in_ram, repacked, on_device, streamed;
+    std::set<const Bound*> repacked;
+    for (const auto& [type, group] : choose_repacked()) {
+        place(group, type, /*repacks=*/true);
+        repacked.insert(group.begin(), group.end());
+    }
+    std::vector<const Bound*> in_ram, on_device, streamed;
     for (const Bound& bound : bound_) {
+        if (repacked.contains(&bound)) {
+            continue;
+        }
         const bool stream = streams() && bound.block != kNoBlock;
         const bool host = bound.use == Use::look_up || (backend_.is_cpu() && !stream);
-        if (repack && bound.use == Use::multiply && backend_.repacks(bound.tensor)) {
-            repacked.push_back(&bound);
-        } else if (host && try_map(bound)) {
+        if (host && try_map(bound)) {
             memory_.mapped += ggml_nbytes(bound.tensor);
         } else if (bound.use == Use::look_up) {
             in_ram.push_back(&bound);
@@ -125,41 +131,46 @@ void Weights::load() {
         }
     }
     place(in_ram, backend_.cpu_buffer_type());
-    place(repacked, backend_.repack_buffer_type());
     place(on_device, backend_.buffer_type());
     place_blocks(streamed);
 }
 
-// Whether repacking is wanted, and leaves a quarter of the free RAM for everything else.
-bool Weights::may_repack() const {
+// The matrices to lay out anew, by the memory that does it: all that can be, if that is wanted and
+// leaves a quarter of the free RAM for everything else.
+std::map<ggml_backend_buffer_type_t, std::vector<const Weights::Bound*>> Weights::choose_repacked()
+    const {
     if (!options_.repack || !backend_.is_cpu() || streams()) {
-        return false;
+        return {};
     }
+    std::map<ggml_backend_buffer_type_t, std::vector<const Bound*>> groups;
     uint64_t bytes = 0;
     for (const Bound& bound : bound_) {
-        if (bound.use == Use::multiply && backend_.repacks(bound.tensor)) {
-            bytes += ggml_nbytes(bound.tensor);
+        const auto type =
+            bound.use == Use::multiply ? backend_.repack_buffer_type(bound.tensor) : nullptr;
+        if (type != nullptr) {
+            groups[type].push_back(&bound);
+            bytes += ggml_backend_buft_get_alloc_size(type, bound.tensor);
         }
     }
     const uint64_t available = available_ram_bytes();
-    const bool fits = available == 0 || bytes <= available / 4 * 3;
-    if (!fits) {
+    if (available > 0 && bytes > available / 4 * 3) {
         log(LogLevel::warning,
             concat(checkpoint_.file(), ": its matrices stay in the mapped file, which is slower: ",
                    "laid out for this CPU they would take ", bytes / 1000000, " MB of the ",
                    available / 1000000, " MB of RAM that are free"));
+        return {};
     }
-    return fits;
+    return groups;
 }
 
 // Gives the tensors memory of their own and fills it.
-void Weights::place(const std::vector<const Bound*>& group, ggml_backend_buffer_type_t type) {
+void Weights::place(const std::vector<const Bound*>& group, ggml_backend_buffer_type_t type,
+                    bool repacks) {
     if (group.empty()) {
         return;
     }
     buffers_.push_back(backend_.allocate(tensors_of(group), type, checkpoint_.file()));
     ggml_backend_buffer_set_usage(buffers_.back().buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    const bool repacks = type == backend_.repack_buffer_type();
     const bool host = repacks || ggml_backend_buft_is_host(type);
     (host ? memory_.own.host : memory_.own.device) += buffers_.back().bytes;
     if (backend_.measures_only()) {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -75,9 +76,10 @@ class Weights {
     ggml_tensor* declare(const std::string& name, std::initializer_list<int64_t> shape,
                          TensorType type, Use use);
     TensorType matrix_type(const std::string& name, int64_t row) const;
-    bool may_repack() const;
+    std::map<ggml_backend_buffer_type_t, std::vector<const Bound*>> choose_repacked() const;
     bool try_map(const Bound& bound);
-    void place(const std::vector<const Bound*>& group, ggml_backend_buffer_type_t type);
+    void place(const std::vector<const Bound*>& group, ggml_backend_buffer_type_t type,
+               bool repacks = false);
     void place_blocks(const std::vector<const Bound*>& group);
     void fill(const Bound& bound, bool in_one_go) const;
     void encode(const Bound& bound, const Write& write) const;
