@@ -14,6 +14,7 @@
 #include "stopwatch.hpp"
 #include "store/tensor_type.hpp"
 #include "store/text_config.hpp"
+#include "type_speed.hpp"
 
 #include <cxxopts.hpp>
 
@@ -34,6 +35,7 @@ struct BenchOptions {
     int n_repeats = 3;
     bool json = false;
     bool profile = false;
+    bool types = false;  // instead of networks
     WeightOptions weights;
     std::string device;
     int n_threads = 0;  // 0: one per core
@@ -162,12 +164,13 @@ cxxopts::Options known_options() {
         ("type", "type of the matrices in memory (default: as in the file)",
          cxxopts::value<std::string>())  //
         ("device", "CPU, CUDA0, ... or auto",
-         cxxopts::value<std::string>()->default_value("auto"))                              //
-        ("t,threads", "CPU threads, 0 for all", cxxopts::value<int>()->default_value("0"))  //
-        ("repeat", "runs of each stage", cxxopts::value<int>()->default_value("3"))         //
-        ("no-repack", "CPU: leave matrices in the mapped file")                             //
-        ("profile", "one more run of each stage, timed operation by operation")             //
-        ("json", "print one JSON object")                                                   //
+         cxxopts::value<std::string>()->default_value("auto"))                                 //
+        ("t,threads", "CPU threads, 0 for all", cxxopts::value<int>()->default_value("0"))     //
+        ("repeat", "runs of each stage", cxxopts::value<int>()->default_value("3"))            //
+        ("no-repack", "CPU: leave matrices in the mapped file")                                //
+        ("profile", "one more run of each stage, timed operation by operation")                //
+        ("types", "instead: how fast each type of weights is on this machine, and its error")  //
+        ("json", "print one JSON object")                                                      //
         ("h,help", "print this help");
     return options;
 }
@@ -187,7 +190,8 @@ void check_ranges(const BenchOptions& o) {
           "; a stage must run once at least");
     check(o.n_threads >= 0 && o.n_threads <= GGML_MAX_N_THREADS, ErrorKind::bad_argument,
           "--threads is ", o.n_threads, "; give 1 to ", GGML_MAX_N_THREADS, ", or 0 for all");
-    check(!o.files.transformer.empty() || !o.files.text_encoder.empty() || !o.files.vae.empty(),
+    check(o.types || !o.files.transformer.empty() || !o.files.text_encoder.empty() ||
+              !o.files.vae.empty(),
           ErrorKind::bad_argument, "nothing to time; give -m, --diffusion-model, --llm or --vae");
 }
 
@@ -209,8 +213,9 @@ BenchOptions read_options(const cxxopts::ParseResult& args) {
     o.n_repeats = args["repeat"].as<int>();
     o.json = args.count("json") > 0;
     o.profile = args.count("profile") > 0;
-    check(!o.json || !o.profile, ErrorKind::bad_argument,
-          "--profile prints tables for people; leave out --json");
+    o.types = args.count("types") > 0;
+    check(!o.json || !(o.profile || o.types), ErrorKind::bad_argument,
+          "--profile and --types print tables for people; leave out --json");
     o.device = args["device"].as<std::string>();
     o.n_threads = args["threads"].as<int>();
     o.weights.repack = args.count("no-repack") == 0;
@@ -245,6 +250,11 @@ int bench(int argc, char** argv) {
     const BenchOptions options = read_options(args);
     Backend backend(options.device, options.n_threads);
     Session session{backend, options, {}};
+    if (options.types) {
+        std::cout << "device " << backend.name() << "\n"
+                  << to_text(measure_types(backend, options.weights.repack));
+        return 0;
+    }
     if (!options.json) {
         std::cout << "device " << backend.name() << ", " << options.width << "x" << options.height
                   << std::endl;
