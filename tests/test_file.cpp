@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
 #include <thread>
 
 #ifndef _WIN32
@@ -37,6 +38,19 @@ TEST_CASE("the bytes of a mapped file stay where they are when it moves") {
     CHECK(b.bytes().data() == data);
     CHECK(b.bytes().size() == 5);
     CHECK(b.path() == folder / "a");
+}
+
+TEST_CASE("bytes that were let go of are there again when they are read") {
+    const TemporaryFolder folder;
+    std::string text;
+    while (text.size() < 300'000) {
+        text += std::to_string(text.size()) + " ";
+    }
+    write_file(folder / "a", text);
+    const MappedFile file(folder / "a");
+    MappedFile::forget(file.bytes());
+    MappedFile::forget(file.bytes().subspan(5, 3));  // less than a page: nothing happens
+    CHECK(Bytes(file.bytes().begin(), file.bytes().end()) == bytes_of(text));
 }
 
 TEST_CASE("an empty file maps to no bytes") {

@@ -145,10 +145,13 @@ int physical_cores() {
     }
     std::set<std::string> cores;
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (!CPU_ISSET(cpu, &allowed)) {
+            continue;
+        }
         std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
                            "/topology/thread_siblings_list");
         std::string siblings;  // the same text for all threads of a core
-        if (CPU_ISSET(cpu, &allowed) && file >> siblings) {
+        if (file >> siblings) {
             cores.insert(siblings);
         }
     }

@@ -35,7 +35,8 @@ ggml_tensor* rope_axes(Graph& g, ggml_tensor* x, const Positions& pos, float the
 ggml_tensor* attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v);
 
 // The same with a mask [n_kv, n] that is added to the scores, and fewer key heads than query heads:
-// query head j uses key head j / (n_head / n_head_kv). Keeps all scores in memory.
+// query head j uses key head j / (n_head / n_head_kv). Over ggml's operations it keeps all scores
+// in memory.
 ggml_tensor* masked_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                               ggml_tensor* mask);
 
