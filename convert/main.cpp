@@ -150,7 +150,7 @@ bool run_plan(const Plan& plan, const ConvertOptions& options, bool verify) {
     const std::string label = plan.output.filename().string();
     const uint64_t total = source_bytes(plan.tensors);
     {
-        const Progress progress(label, total);
+        Progress progress(label, total);
         write_plan(plan, options.n_threads, cancel_requested,
                    [&](uint64_t done) { progress.show(done); });
     }
@@ -162,7 +162,7 @@ bool run_plan(const Plan& plan, const ConvertOptions& options, bool verify) {
     if (!verify) {
         return true;
     }
-    const Progress progress("verifying " + label, total);
+    Progress progress("verifying " + label, total);
     return print_errors(std::cout, verify_plan(plan, options.n_threads, cancel_requested,
                                                [&](uint64_t done) { progress.show(done); }));
 }

@@ -10,11 +10,17 @@
 #include <utility>
 
 namespace flux2::convert {
+namespace {
+
+constexpr std::chrono::milliseconds kPause(100);
+
+}  // namespace
 
 Progress::Progress(std::string label, uint64_t total_bytes)
     : label_(std::move(label)),
       total_bytes_(total_bytes),
       start_(std::chrono::steady_clock::now()),
+      shown_(start_),
       visible_(stderr_is_terminal()) {}
 
 Progress::~Progress() {
@@ -23,12 +29,15 @@ Progress::~Progress() {
     }
 }
 
-void Progress::show(uint64_t done_bytes) const {
-    if (visible_) {
-        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
-        std::cerr << "\r\033[K" << progress_line(label_, done_bytes, total_bytes_, elapsed.count())
-                  << std::flush;
+void Progress::show(uint64_t done_bytes) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!visible_ || now - shown_ < kPause) {
+        return;
     }
+    shown_ = now;
+    const std::chrono::duration<double> elapsed = now - start_;
+    std::cerr << "\r\033[K" << progress_line(label_, done_bytes, total_bytes_, elapsed.count())
+              << std::flush;
 }
 
 std::string progress_line(const std::string& label, uint64_t done_bytes, uint64_t total_bytes,

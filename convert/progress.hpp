@@ -14,12 +14,14 @@ class Progress {
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
 
-    void show(uint64_t done_bytes) const;
+    // May be called at any rate; the line changes about ten times a second.
+    void show(uint64_t done_bytes);
 
   private:
     std::string label_;
     uint64_t total_bytes_;
     std::chrono::steady_clock::time_point start_;
+    std::chrono::steady_clock::time_point shown_;
     bool visible_;
 };
 

@@ -1,7 +1,7 @@
 #include "quantize.hpp"
 
 #include "base/check.hpp"
-#include "parallel.hpp"
+#include "base/parallel.hpp"
 #include "store/tensor_source.hpp"
 
 #include <algorithm>
@@ -123,13 +123,18 @@ void for_each_chunk(const std::vector<PlannedTensor>& tensors, const WorkOptions
     const std::vector<Chunk> chunks = cut_into_chunks(tensors);
     std::vector<Scratch> scratch(static_cast<size_t>(options.n_threads));
     std::atomic<uint64_t> done = 0;
-    for_each_parallel(
-        chunks.size(), options.n_threads, *options.cancel,
-        [&](size_t i, size_t thread) {
-            work(chunks[i], scratch[thread]);
-            done += chunk_source_bytes(tensors[chunks[i].tensor], chunks[i]);
-        },
-        [&] { options.progress(done); });
+    const auto check_cancel = [&] {
+        check(!*options.cancel, ErrorKind::cancelled, "cancelled; no half-written file is left");
+    };
+    parallel_for(chunks.size(), options.n_threads, [&](size_t i, size_t thread) {
+        check_cancel();
+        work(chunks[i], scratch[thread]);
+        done += chunk_source_bytes(tensors[chunks[i].tensor], chunks[i]);
+        if (thread == 0) {
+            options.progress(done);
+        }
+    });
+    check_cancel();
 }
 
 }  // namespace

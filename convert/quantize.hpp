@@ -21,8 +21,9 @@ struct PlannedTensor {
 struct WorkOptions {
     int n_threads = 1;
     const std::atomic<bool>* cancel = nullptr;
-    std::string source_file;                       // for errors
-    std::function<void(uint64_t bytes)> progress;  // source bytes done so far
+    std::string source_file;  // for errors
+    // Source bytes done so far, after each piece of work of the calling thread.
+    std::function<void(uint64_t bytes)> progress;
 };
 
 // Bytes of all sources, the measure of progress.

@@ -178,7 +178,7 @@ void Weights::place(const std::vector<const Bound*>& group, ggml_backend_buffer_
     }
     // Only the CPU's memory may be written by several threads.
     parallel_for(group.size(), host ? backend_.n_threads() : 1,
-                 [&](size_t i) { fill(*group[i], repacks); });
+                 [&](size_t i, size_t) { fill(*group[i], repacks); });
 }
 
 // Writes a tensor's values where it lies, then lets go of the file's pages.
