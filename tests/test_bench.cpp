@@ -92,12 +92,12 @@ TEST_CASE("bench gives every stage's speed, share and memory as JSON") {
         CHECK(seconds <= stage.at("first_seconds"));
         CHECK(stage.at("gflops").get<double>() ==
               doctest::Approx(1000 * stage.at("tflop").get<double>() / seconds));
-        CHECK(stage.at("raw_share") > 0.0);
         // Multiplies are a part of the stage; the rest is room for a machine that has other work.
-        // The autoencoder saves multiplications on CPUs: Winograd's way takes a quarter of those
-        // counted.
+        // In the autoencoder Winograd's way does a quarter of the multiplies that are counted, and
+        // ggml's raw ones reach less of the machine's speed than it does: 2.3 to 4.9 were seen.
         const bool autoencoder = stage.at("name").get<std::string>().starts_with("vae");
-        CHECK((autoencoder || stage.at("raw_share") <= 1.5));
+        CHECK(stage.at("raw_share") > 0.0);
+        CHECK(stage.at("raw_share") <= (autoencoder ? 10.0 : 1.5));
         CHECK(stage.at("weights_bytes") > 0);
         CHECK(stage.at("buffer_bytes") > 0);
         CHECK(stage.at("finite") == true);

@@ -313,6 +313,7 @@ Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
     if (!options.keep_loaded) {
         parts.free_all();
     }
+    return_unused_memory();  // the heaps of threads keep what they computed with
     return result;
 }
 
