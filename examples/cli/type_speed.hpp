@@ -12,8 +12,7 @@ struct TypeSpeed {
     std::string type;
     double bits = 0;   // of a weight
     double flops = 0;  // per second, in a matrix of klein 4B at 256x256
-    double error =
-        0;  // of random weights: root mean square of the difference over that of the values
+    double error = 0;  // root mean square, relative to that of the (random) weights
 };
 
 // The types that flux2-convert writes, the fastest first.
