@@ -9,7 +9,7 @@ status=0
 check_room() {
     local folder=$1 allowed=$2 ggml=$3 also=${4:-none} found
     [ -e "$folder" ] || return 0
-    found=$(grep -rnE '^#include "[a-z_]+/' "$folder" --include='*.[ch]pp' --include='*.cu' | grep -vE "#include \"(($allowed)/|$also)")
+    found=$(grep -rnE '^#include "[a-z_]+/' "$folder" --include='*.[ch]pp' --include='*.cu' --include='*.cuh' | grep -vE "#include \"(($allowed)/|$also)")
     if [ "$ggml" = no ]; then
         found+=$(grep -rnE '^#include [<"](ggml|gguf)' "$folder" --include='*.[ch]pp')
     fi
@@ -30,7 +30,7 @@ check_room flux2/c_api.cpp 'base' no
 check_room convert 'base|store' no
 check_room examples/minimal none no
 # Of the flux2 program, what measures or compares may look inside; the rest may not.
-for file in $(ls examples/cli/*.[ch]pp | grep -vE '/(bench|flops|profile|raw_speed|type_speed|selftest|replay|recording|model_hash)\.'); do
+for file in $(ls examples/cli/*.[ch]pp | grep -vE '/(bench|flops|op_check|profile|raw_speed|type_speed|selftest|replay|recording|model_hash)\.'); do
     check_room "$file" base no store/json_file.hpp
 done
 

@@ -128,6 +128,7 @@ flux2_load_options default_load_options() {
     flux2_load_options options{};
     options.cache_bytes = flux2::LoadOptions().cache_bytes;
     options.repack = flux2::LoadOptions().repack;
+    options.unpack = flux2::LoadOptions().unpack;
     return options;
 }
 
@@ -211,6 +212,7 @@ flux2::LoadOptions to_options(const flux2_load_options& given) {
     options.keep_loaded = given.keep_loaded;
     options.max_device_bytes = given.max_device_bytes;
     options.repack = given.repack;
+    options.unpack = given.unpack;
     options.cache_folder = path_of(given.cache_folder);
     options.cache_bytes = given.cache_bytes;
     return options;

@@ -32,6 +32,7 @@ struct BenchOptions {
     ModelFiles files;  // empty ones are not timed
     int64_t width = 1024, height = 1024;
     int64_t n_references = 0;  // of the picture's own size
+    bool kv = false;           // their keys and values are kept after the first step
     int n_repeats = 3;
     bool json = false;
     bool profile = false;
@@ -120,6 +121,13 @@ void bench_transformer(Session& s) {
     const Checkpoint checkpoint = Checkpoint::open(s.options.files.transformer);
     Transformer transformer(s.backend, checkpoint, s.options.weights);
     const TransformerInput input = random_input(transformer.sizes(), s.options);
+    if (s.options.kv) {
+        time_stage(s, "kv, first step", transformer,
+                   [&] { return transformer.predict(input, ReferenceMode::extract); });
+        time_stage(s, "kv, next steps", transformer,
+                   [&] { return transformer.predict(input, ReferenceMode::cached); });
+        return;
+    }
     time_stage(s, "transformer", transformer, [&] { return transformer.predict(input); });
 }
 
@@ -160,7 +168,8 @@ cxxopts::Options known_options() {
         ("W,width", "pixels", cxxopts::value<int64_t>()->default_value("1024"))                 //
         ("H,height", "pixels", cxxopts::value<int64_t>()->default_value("1024"))                //
         ("references", "reference pictures of the same size",
-         cxxopts::value<int64_t>()->default_value("0"))  //
+         cxxopts::value<int64_t>()->default_value("0"))                      //
+        ("kv", "as KV models do it: references are computed once and kept")  //
         ("type", "type of the matrices in memory (default: as in the file)",
          cxxopts::value<std::string>())  //
         ("device", "CPU, CUDA0, ... or auto",
@@ -168,6 +177,7 @@ cxxopts::Options known_options() {
         ("t,threads", "CPU threads, 0 for all", cxxopts::value<int>()->default_value("0"))     //
         ("repeat", "runs of each stage", cxxopts::value<int>()->default_value("3"))            //
         ("no-repack", "CPU: leave matrices in the mapped file")                                //
+        ("no-unpack", "NVIDIA: keep quantised matrices as they are")                           //
         ("profile", "one more run of each stage, timed operation by operation")                //
         ("types", "instead: how fast each type of weights is on this machine, and its error")  //
         ("json", "print one JSON object")                                                      //
@@ -210,6 +220,9 @@ BenchOptions read_options(const cxxopts::ParseResult& args) {
     o.width = args["width"].as<int64_t>();
     o.height = args["height"].as<int64_t>();
     o.n_references = args["references"].as<int64_t>();
+    o.kv = args.count("kv") > 0;
+    check(!o.kv || o.n_references > 0, ErrorKind::bad_argument,
+          "--kv keeps what is known of references; give their number by --references");
     o.n_repeats = args["repeat"].as<int>();
     o.json = args.count("json") > 0;
     o.profile = args.count("profile") > 0;
@@ -219,6 +232,7 @@ BenchOptions read_options(const cxxopts::ParseResult& args) {
     o.device = args["device"].as<std::string>();
     o.n_threads = args["threads"].as<int>();
     o.weights.repack = args.count("no-repack") == 0;
+    o.weights.unpack = args.count("no-unpack") == 0 && args.count("type") == 0;
     if (args.count("type") > 0) {
         o.weights.type = parse_matrix_type(text("type"));
     }

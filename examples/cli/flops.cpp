@@ -2,6 +2,10 @@
 
 #include "compute/cpu/attention.hpp"
 #include "compute/cpu/kernel.hpp"
+#include "compute/picture_nodes.hpp"
+#include "compute/token_nodes.hpp"
+
+#include <optional>
 
 namespace flux2::cli {
 namespace {
@@ -30,6 +34,38 @@ MatMul of_cpu_conv(const ggml_tensor* y, const ggml_tensor* kernel) {
             .k = kernel->ne[0] * kernel->ne[1] * kernel->ne[2],
             .m = kernel->ne[3],
             .n = y->ne[1] * y->ne[2]};
+}
+
+// Of our own nodes: w [in, out] or [out, in], x [in, n]
+MatMul of_own_linear(const ggml_tensor* y) {
+    return {.type = y->src[0]->type, .k = y->src[1]->ne[0], .m = y->ne[0], .n = y->ne[1]};
+}
+
+// A packed kernel [in, out, taps] -> [out, w, h]
+MatMul of_own_conv(const ggml_tensor* y) {
+    const ggml_tensor* packed = y->src[1];
+    return {.type = packed->type,
+            .k = packed->ne[0] * packed->ne[2],
+            .m = y->ne[0],
+            .n = y->ne[1] * y->ne[2]};
+}
+
+std::optional<MatMul> of_own_node(const ggml_tensor* y) {
+    if (function_of(y) == own::linear_on_cpu) {
+        return of_own_linear(y);
+    }
+    if (function_of(y) == own::conv_on_cpu) {
+        return of_own_conv(y);
+    }
+    const ggml_tensor* kernel = cpu::kernel_of(y);
+    return kernel != nullptr ? std::optional(of_cpu_conv(y, kernel)) : std::nullopt;
+}
+
+// q, k and v [head_dim, n_head, n]; every query sees all keys, those kept included
+double own_attention_flops(const ggml_tensor* y) {
+    const bool has_kept = params_of<own::AttentionParams>(y).has_kept;
+    const int64_t n_keys = y->src[1]->ne[2] + (has_kept ? y->src[3]->ne[2] : 0);
+    return 4 * static_cast<double>(ggml_nelements(y)) * static_cast<double>(n_keys);
 }
 
 // q [head_dim, n_q, n_head, batch], k [head_dim, n_kv, ...], v [width, n_kv, ...]: scores, then
@@ -66,10 +102,12 @@ Work work_of(const std::vector<const ggml_tensor*>& nodes) {
                 work.flops += attention_flops(node);
                 break;
             case GGML_OP_CUSTOM:
-                if (const ggml_tensor* kernel = cpu::kernel_of(node)) {
-                    add(of_cpu_conv(node, kernel));
+                if (const auto mat_mul = of_own_node(node)) {
+                    add(*mat_mul);
                 } else if (cpu::is_attention(node)) {
                     work.flops += cpu::attention_flops(node);
+                } else if (function_of(node) == own::attention_on_cpu) {
+                    work.flops += own_attention_flops(node);
                 }
                 break;
             default:

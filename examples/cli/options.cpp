@@ -73,10 +73,11 @@ void add_model_options(cxxopts::Options& options) {
         ("max-vram",
          "device memory to use at most, such as 4G; weights that do not fit are "
          "streamed from RAM",
-         text())                                                                            //
-        ("no-repack", "CPU: leave matrices in the mapped file; slower, needs less RAM")     //
-        ("keep-loaded", "hold all parts in memory between pictures")                        //
-        ("cache", "folder for encoded prompts (default: the user's cache folder)", text())  //
+         text())                                                                                 //
+        ("no-repack", "CPU: leave matrices in the mapped file; slower, needs less RAM")          //
+        ("no-unpack", "NVIDIA: keep quantised matrices as they are; slower, needs less memory")  //
+        ("keep-loaded", "hold all parts in memory between pictures")                             //
+        ("cache", "folder for encoded prompts (default: the user's cache folder)", text())       //
         ("no-cache", "keep nothing on disk");
 }
 
@@ -136,6 +137,7 @@ void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model) {
         model.load.max_device_bytes = parse_bytes(given(args, "max-vram"));
     }
     model.load.repack = model.load.repack && args.count("no-repack") == 0;
+    model.load.unpack = model.load.unpack && args.count("no-unpack") == 0;
     model.load.keep_loaded = model.load.keep_loaded || args.count("keep-loaded") > 0;
     model.load.cache_folder = default_cache_folder();
     read_path(args, "cache", model.load.cache_folder);

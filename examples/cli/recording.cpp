@@ -86,16 +86,21 @@ void Report::compare(const std::string& stage, const std::string& name, const Ho
              concat(ours.data.size(), " values, ", recorded.data.size(), " were recorded"));
         return;
     }
-    const double error = relative_error(ours.data, recorded.data);
+    compare_values(stage, name, ours, recorded, limit);
+    computed_.push_back({stage + "/" + name, recording.shape(name), ours.data});
+}
+
+void Report::compare_values(const std::string& stage, const std::string& name,
+                            const HostTensor& ours, const HostTensor& other, double limit) {
+    const double error = relative_error(ours.data, other.data);
     float largest = 0;
     for (size_t i = 0; i < ours.data.size(); ++i) {
-        largest = std::max(largest, std::abs(ours.data[i] - recorded.data[i]));
+        largest = std::max(largest, std::abs(ours.data[i] - other.data[i]));
     }
     std::ostringstream result;
     result << std::scientific << std::setprecision(2) << "rel " << error << "  max " << largest
            << "  limit " << limit;
     print(stage, name, result.str(), error <= limit);
-    computed_.push_back({stage + "/" + name, recording.shape(name), ours.data});
 }
 
 void Report::compare_pictures(const std::string& stage, const HostTensor& ours,

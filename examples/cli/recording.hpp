@@ -60,6 +60,9 @@ class Report {
     // Another number of values fails.
     void compare(const std::string& stage, const std::string& name, const HostTensor& ours,
                  const Recording& recording, double limit);
+    // The same with values from elsewhere, of one shape; they are not dumped.
+    void compare_values(const std::string& stage, const std::string& name, const HostTensor& ours,
+                        const HostTensor& other, double limit);
     // Compares two pictures in 0..1 of one size by their PSNR; least_db is what passes.
     void compare_pictures(const std::string& stage, const HostTensor& ours,
                           const HostTensor& recorded, double least_db);

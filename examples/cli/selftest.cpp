@@ -8,6 +8,7 @@
 #include "models/qwen3.hpp"
 #include "models/transformer.hpp"
 #include "models/vae.hpp"
+#include "op_check.hpp"
 #include "options.hpp"
 #include "pipeline/denoise.hpp"
 #include "pipeline/latents.hpp"
@@ -202,7 +203,8 @@ cxxopts::Options known_options() {
         ("golden", "folder of recordings (default: those that come with the program)",
          text())  //
         ("replay", "recorded runs (FILE...) to replay with the model below",
-         cxxopts::value<std::vector<std::string>>())  //
+         cxxopts::value<std::vector<std::string>>())                                        //
+        ("ops", "compare our own operations on the device with their plain forms instead")  //
         ("m,model",
          "folder with the model; of several transformers the one the recording names: base, kv or "
          "dev, else distilled",
@@ -268,7 +270,9 @@ int selftest(int argc, char** argv) {
         return 0;
     }
     Report report(std::cout);
-    if (args.count("replay") > 0) {
+    if (args.count("ops") > 0) {
+        check_operations(args["device"].as<std::string>(), report);
+    } else if (args.count("replay") > 0) {
         run_replay(args, report);
     } else {
         run_golden(args, report);

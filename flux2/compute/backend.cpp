@@ -3,6 +3,9 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/system.hpp"
+#if defined(FLUX2_KERNELS)
+#include "compute/cuda/backend.hpp"
+#endif
 
 #include <ggml-cpu.h>
 
@@ -43,6 +46,10 @@ std::vector<ggml_backend_dev_t> all_devices() {
 bool is_gpu(ggml_backend_dev_t device) {
     const auto type = ggml_backend_dev_type(device);
     return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
+}
+
+bool is_cuda(ggml_backend_dev_t device) {
+    return std::string(ggml_backend_reg_name(ggml_backend_dev_backend_reg(device))) == "CUDA";
 }
 
 bool same_name(const std::string& a, const std::string& b) {
@@ -121,11 +128,18 @@ Backend::Backend(const std::string& device, int n_threads, BackendUse use) : use
     name_ = ggml_backend_dev_name(chosen);
     if (ggml_backend_dev_type(chosen) != GGML_BACKEND_DEVICE_TYPE_CPU) {
         device_ = start(chosen);
+#if defined(FLUX2_KERNELS)
+        if (cuda::runs_on(chosen)) {
+            device_ = cuda::extend(std::move(device_));
+            operations_ = Operations::cuda;
+        }
+#endif
     }
     cpu_ = start(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
     n_threads_ = n_threads > 0 ? n_threads : physical_cores();
     ggml_backend_cpu_set_n_threads(cpu_.get(), n_threads_);
     if (is_cpu()) {
+        operations_ = Operations::cpu;
         repack_ = find_repack_types(ggml_backend_get_device(cpu_.get()));
     }
 }
@@ -139,6 +153,11 @@ ggml_backend_buffer_type_t Backend::repack_buffer_type(const ggml_tensor* matrix
 
 bool Backend::multiplies_bf16() const {
     return !is_cpu() || ggml_cpu_has_avx2() != 0;
+}
+
+// ggml's CUDA copies on a stream of the calling thread; of the others nothing is known.
+bool Backend::takes_parallel_writes() const {
+    return is_cpu() || is_cuda(ggml_backend_get_device(device_.get()));
 }
 
 ggml_backend_buffer_type_t Backend::buffer_type() const {

@@ -21,6 +21,13 @@ enum class BackendUse {
     measure,  // weights and graphs are laid out and their sizes told, but nothing is allocated
 };
 
+// Whose operations a graph is made of, where there is a choice.
+enum class Operations {
+    stock,  // ggml's
+    cpu,    // on CPUs: ours where we have faster ones (compute/cpu)
+    cuda,   // on NVIDIA GPUs: ours where we have them (compute/cuda)
+};
+
 // Bytes by where they lie. On a CPU everything is host memory.
 struct MemoryUse {
     uint64_t device = 0;
@@ -56,14 +63,16 @@ class Backend {
     // has only plain code for them, twenty times slower than for F16.
     bool multiplies_bf16() const;
 
-    // Whether graphs here take our own operations (compute/cpu) where there are such: on a CPU,
-    // unless they were told to take only ggml's.
-    bool has_own_operations() const { return is_cpu() && !stock_operations_; }
-    void use_stock_operations() { stock_operations_ = true; }
+    // What is best here, unless it was told to take only ggml's.
+    Operations operations() const { return operations_; }
+    void use_stock_operations() { operations_ = Operations::stock; }
 
     // Host memory that lays a matrix out anew, as this CPU's kernels multiply it fastest, when it
     // is written in one go. Null when there is none for its type and size, and on a device.
     ggml_backend_buffer_type_t repack_buffer_type(const ggml_tensor* matrix) const;
+
+    // Whether tensors on the device may be written from several threads at once.
+    bool takes_parallel_writes() const;
 
     // Memory for weights on the device.
     ggml_backend_buffer_type_t buffer_type() const;
@@ -101,7 +110,7 @@ class Backend {
     ggml_backend_ptr device_;  // null when the CPU was chosen
     ggml_backend_ptr cpu_;
     std::vector<ggml_backend_buffer_type_t> repack_;  // the fastest first
-    bool stock_operations_ = false;
+    Operations operations_ = Operations::stock;
     const std::atomic<bool>* cancel_ = nullptr;
     std::function<void(double share)> on_progress_;
     OnOperation on_operation_;

@@ -4,12 +4,14 @@
 
 #include <ggml-cpu.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace flux2 {
 
-Graph::Graph(const Backend& backend, size_t max_nodes, bool keep_taps)
+Graph::Graph(const Backend& backend, size_t max_nodes, const Form& form, bool keep_taps)
     : backend_(backend),
+      form_(form),
       context_(ggml_init({.mem_size = max_nodes * ggml_tensor_overhead() +
                                       ggml_graph_overhead_custom(max_nodes, false),
                           .mem_buffer = nullptr,
@@ -50,8 +52,8 @@ void Graph::set_before_block(std::function<void(size_t i)> before_block) {
 }
 
 ggml_tensor* Graph::tap(const std::string& name, ggml_tensor* tensor) {
-    ggml_set_name(tensor, name.c_str());
     if (keep_taps_) {
+        ggml_set_name(tensor, name.c_str());
         ggml_set_output(tensor);
         taps_.emplace_back(name, tensor);
         expand(tensor);
@@ -102,8 +104,9 @@ void Graph::set(ggml_tensor* input, std::span<const int32_t> values) {
 
 void Graph::compute() {
     check(!backend_.measures_only(), ErrorKind::internal, "a measured graph cannot be computed");
-    n_blocks_done_ = 0;
+    n_blocks_passed_ = 0;
     thrown_ = nullptr;
+    const auto start = std::chrono::steady_clock::now();
     if (!block_ends_.empty() || backend_.on_operation()) {
         ggml_backend_sched_set_eval_callback(scheduler_.get(), on_node, this);
     }
@@ -117,6 +120,13 @@ void Graph::compute() {
     check(!backend_.cancel_requested(), ErrorKind::cancelled, "cancelled");
     check(status == GGML_STATUS_SUCCESS, ErrorKind::backend, "the computation failed on ",
           backend_.name(), ": ", ggml_status_to_string(status));
+    if (!backend_.is_cpu() && !block_ends_.empty()) {
+        constexpr double kSecondsToPause = 0.1;
+        const double seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        const double per_block = seconds / static_cast<double>(block_ends_.size());
+        blocks_per_pause_ = std::max<size_t>(1, static_cast<size_t>(kSecondsToPause / per_block));
+    }
 }
 
 // ggml asks about each node whether to stop after it, then tells that it was computed.
@@ -124,29 +134,38 @@ bool Graph::on_node(ggml_tensor* node, bool ask, void* graph) {
     using Clock = std::chrono::steady_clock;
     auto& self = *static_cast<Graph*>(graph);
     const auto& on_operation = self.backend_.on_operation();
-    const size_t block = self.n_blocks_done_;
-    const bool ends_block = block < self.block_ends_.size() && self.block_ends_[block] == node;
     if (ask) {
         self.operation_start_ = Clock::now();
-        return ends_block || on_operation;
+        const size_t block = self.n_blocks_passed_;
+        if (block < self.block_ends_.size() && self.block_ends_[block] == node) {
+            ++self.n_blocks_passed_;
+        }
+        return self.pauses_after(node) || on_operation;
     }
     if (on_operation) {
         on_operation(*node,
                      std::chrono::duration<double>(Clock::now() - self.operation_start_).count());
     }
-    return ends_block ? self.block_done() : true;
+    return self.pauses_after(node) ? self.pause() : true;
+}
+
+// At the end of some blocks: of all when they are streamed, else of as many as give a pause every
+// tenth of a second.
+bool Graph::pauses_after(const ggml_tensor* node) const {
+    const size_t passed = n_blocks_passed_;
+    return passed > 0 && block_ends_[passed - 1] == node &&
+           (before_block_ || passed % blocks_per_pause_ == 0 || passed == block_ends_.size());
 }
 
 // Returns whether to go on.
-bool Graph::block_done() {
+bool Graph::pause() {
     try {
-        ++n_blocks_done_;
         if (backend_.on_progress()) {
-            backend_.on_progress()(static_cast<double>(n_blocks_done_) /
+            backend_.on_progress()(static_cast<double>(n_blocks_passed_) /
                                    static_cast<double>(block_ends_.size()));
         }
-        if (before_block_ && n_blocks_done_ < block_ends_.size()) {
-            before_block_(n_blocks_done_);
+        if (before_block_ && n_blocks_passed_ < block_ends_.size()) {
+            before_block_(n_blocks_passed_);
         }
     } catch (...) {
         thrown_ = std::current_exception();

@@ -23,16 +23,21 @@ namespace flux2 {
 // Named results that a caller wants to see beside the output, for comparison with a reference.
 using Taps = std::map<std::string, HostTensor>;
 
+// What a graph is made of.
+struct Form {
+    Operations operations = Operations::stock;
+    ggml_type activations = GGML_TYPE_F32;  // of what matrices are multiplied with
+};
+
 // Converts to ggml_context*, so that ggml's ops and ours share their first argument.
 class Graph {
   public:
     // `keep_taps`: tensors passed to tap() stay readable after compute().
-    Graph(const Backend& backend, size_t max_nodes, bool keep_taps = false);
+    Graph(const Backend& backend, size_t max_nodes, const Form& form = {}, bool keep_taps = false);
 
     operator ggml_context*() const { return context_.get(); }
 
-    // Whether operations that have a form of our own (compute/cpu) are to be taken in it.
-    bool has_own_operations() const { return backend_.has_own_operations(); }
+    const Form& form() const { return form_; }
 
     // Tensors to be set before compute(); their values stay until they are set again.
     ggml_tensor* input_f32(const std::string& name, std::initializer_list<int64_t> shape);
@@ -68,16 +73,19 @@ class Graph {
   private:
     MemoryUse allocated() const;
     static bool on_node(ggml_tensor* node, bool ask, void* graph);
-    bool block_done();
+    bool pauses_after(const ggml_tensor* node) const;
+    bool pause();
 
     const Backend& backend_;
+    Form form_;
     ggml_context_ptr context_;
     ggml_cgraph* graph_;  // lies in the context
     ggml_backend_sched_ptr scheduler_;
     std::vector<std::pair<std::string, ggml_tensor*>> taps_;
     bool keep_taps_;
     std::vector<const ggml_tensor*> block_ends_;  // in the order of the graph
-    size_t n_blocks_done_ = 0;
+    size_t n_blocks_passed_ = 0;                  // whose nodes were handed out
+    size_t blocks_per_pause_ = 1;  // a pause costs a device the time to empty its queue
     std::chrono::steady_clock::time_point operation_start_;
     std::function<void(size_t)> before_block_;
     std::exception_ptr thrown_;  // in a block's callback, where ggml's frames lie between

@@ -1,12 +1,60 @@
 #include "compute/ops.hpp"
 
 #include "compute/cpu/attention.hpp"
+#include "compute/token_nodes.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 namespace flux2 {
 namespace {
+
+bool has_own_nodes(const Graph& g) {
+    return g.form().operations == Operations::cuda;
+}
+
+ggml_tensor* as_type(Graph& g, ggml_tensor* x, ggml_type type) {
+    return x->type == type ? x : ggml_cast(g, x, type);
+}
+
+// ---- Over ggml's operations ----
+
+// Applies f to each stretch of columns of x with its modulation and joins the results.
+template <typename F>
+ggml_tensor* for_spans(Graph& g, ggml_tensor* x, const ModSpans& spans, const F& f) {
+    if (spans.size() == 1) {
+        return f(x, spans.front().mod);
+    }
+    ggml_tensor* result = nullptr;
+    int64_t first = 0;
+    for (const ModSpan& span : spans) {
+        ggml_tensor* part = f(columns(g, x, first, span.n), span.mod);
+        result = result == nullptr ? part : ggml_concat(g, result, part, 1);
+        first += span.n;
+    }
+    return result;
+}
+
+ggml_tensor* turn_axes(Graph& g, ggml_tensor* x, const Rope& rope) {
+    const int64_t part = x->ne[0] / Rope::kMaxAxes;
+    ggml_tensor* turned = nullptr;
+    for (size_t i = 0; i < rope.axis.size(); ++i) {
+        ggml_tensor* axis = ggml_view_3d(g, x, part, x->ne[1], x->ne[2], x->nb[1], x->nb[2],
+                                         ggml_row_size(x->type, part * static_cast<int64_t>(i)));
+        axis = ggml_rope_ext(g, axis, rope.axis[i], nullptr, static_cast<int>(part),
+                             GGML_ROPE_TYPE_NORMAL, 0, rope.theta, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
+        turned = turned == nullptr ? axis : ggml_concat(g, turned, axis, 0);
+    }
+    return turned;
+}
+
+ggml_tensor* turn(Graph& g, ggml_tensor* x, const Rope& rope) {
+    if (!rope.halves) {
+        return turn_axes(g, x, rope);
+    }
+    return ggml_rope_ext(g, x, rope.axis[0], nullptr, static_cast<int>(x->ne[0]),
+                         GGML_ROPE_TYPE_NEOX, 0, rope.theta, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
+}
 
 // [head_dim, n_head, n] -> [head_dim, n, n_head], as a view.
 ggml_tensor* heads_last(Graph& g, ggml_tensor* x) {
@@ -17,38 +65,8 @@ float attention_scale(const ggml_tensor* q) {
     return 1.0f / std::sqrt(static_cast<float>(q->ne[0]));
 }
 
-}  // namespace
-
-ggml_tensor* linear(Graph& g, ggml_tensor* w, ggml_tensor* x) {
-    ggml_tensor* y = ggml_mul_mat(g, w, x);
-    // Sums in F32: residual streams of these models leave the range of F16.
-    ggml_prec_set_acc(y, GGML_PREC_F32);
-    return y;
-}
-
-ggml_tensor* rms_norm(Graph& g, ggml_tensor* x, ggml_tensor* weight, float eps) {
-    return ggml_mul(g, ggml_rms_norm(g, x, eps), weight);
-}
-
-ggml_tensor* columns(Graph& g, ggml_tensor* x, int64_t first, int64_t n) {
-    return ggml_view_2d(g, x, x->ne[0], n, x->nb[1], static_cast<size_t>(first) * x->nb[1]);
-}
-
-ggml_tensor* rope_axes(Graph& g, ggml_tensor* x, const Positions& pos, float theta) {
-    const int64_t part = x->ne[0] / Positions::kAxes;
-    ggml_tensor* turned = nullptr;
-    for (size_t i = 0; i < pos.axis.size(); ++i) {
-        ggml_tensor* axis = ggml_view_3d(g, x, part, x->ne[1], x->ne[2], x->nb[1], x->nb[2],
-                                         ggml_row_size(x->type, part * static_cast<int64_t>(i)));
-        axis = ggml_rope_ext(g, axis, pos.axis[i], nullptr, static_cast<int>(part),
-                             GGML_ROPE_TYPE_NORMAL, 0, theta, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
-        turned = turned == nullptr ? axis : ggml_concat(g, turned, axis, 0);
-    }
-    return turned;
-}
-
-ggml_tensor* attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {
-    if (g.has_own_operations()) {
+ggml_tensor* plain_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {
+    if (g.form().operations == Operations::cpu) {
         return cpu::attention(g, q, k, v, nullptr);
     }
     ggml_tensor* o = ggml_flash_attn_ext(g, heads_last(g, q), heads_last(g, k), heads_last(g, v),
@@ -57,19 +75,171 @@ ggml_tensor* attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v)
     return ggml_reshape_2d(g, o, q->ne[0] * q->ne[1], q->ne[2]);  // [head_dim, n_head, n] ->
 }
 
-ggml_tensor* masked_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
-                              ggml_tensor* mask) {
-    if (g.has_own_operations()) {
-        return cpu::attention(g, q, k, v, mask);
+ggml_tensor* masked_attention(Graph& g, const AttentionInput& in) {
+    if (g.form().operations == Operations::cpu) {
+        return cpu::attention(g, in.q, in.k, in.v, in.mask);
     }
-    ggml_tensor* scores = ggml_mul_mat(g, heads_last(g, k), heads_last(g, q));  // [n_kv, n, n_head]
-    ggml_prec_set_acc(scores, GGML_PREC_F32);
-    scores = ggml_soft_max_ext(g, scores, mask, attention_scale(q), 0.0f);
+    ggml_tensor* q = in.q;
+    ggml_tensor* scores = ggml_mul_mat(g, heads_last(g, in.k), heads_last(g, q));
+    ggml_prec_set_acc(scores, GGML_PREC_F32);  // [n_kv, n, n_head]
+    scores = ggml_soft_max_ext(g, scores, in.mask, attention_scale(q), 0.0f);
     // v [head_dim, n_head_kv, n_kv] -> [n_kv, head_dim, n_head_kv]
-    ggml_tensor* columns_of_v = ggml_cont(g, ggml_permute(g, v, 1, 2, 0, 3));
+    ggml_tensor* columns_of_v = ggml_cont(g, ggml_permute(g, in.v, 1, 2, 0, 3));
     ggml_tensor* o = ggml_mul_mat(g, columns_of_v, scores);  // [head_dim, n, n_head]
     o = ggml_cont(g, ggml_permute(g, o, 0, 2, 1, 3));        // [head_dim, n_head, n]
     return ggml_reshape_2d(g, o, q->ne[0] * q->ne[1], q->ne[2]);
+}
+
+// Tokens from `first` on of x [head_dim, n_head, n]; n_tokens of them.
+ggml_tensor* tokens(Graph& g, ggml_tensor* x, int64_t first, int64_t n_tokens) {
+    return ggml_view_3d(g, x, x->ne[0], x->ne[1], n_tokens, x->nb[1], x->nb[2],
+                        static_cast<size_t>(first) * x->nb[2]);
+}
+
+ggml_tensor* stock_attention(Graph& g, const AttentionInput& in) {
+    if (in.mask != nullptr) {
+        return masked_attention(g, in);
+    }
+    ggml_tensor* k = in.k;
+    ggml_tensor* v = in.v;
+    if (in.kept_k != nullptr) {
+        k = ggml_concat(g, k, in.kept_k, 2);
+        v = ggml_concat(g, ggml_cont(g, v), in.kept_v, 2);
+    }
+    if (in.n_main == 0) {
+        return plain_attention(g, in.q, k, v);
+    }
+    const int64_t n_rest = k->ne[2] - in.n_main;
+    ggml_tensor* main = plain_attention(g, tokens(g, in.q, 0, in.n_main), k, v);
+    ggml_tensor* rest =
+        plain_attention(g, tokens(g, in.q, in.n_main, n_rest), tokens(g, k, in.n_main, n_rest),
+                        tokens(g, v, in.n_main, n_rest));
+    return ggml_concat(g, main, rest, 1);
+}
+
+}  // namespace
+
+Form choose_form(const Backend& backend, const Weights& weights, int64_t head_dim, int64_t width) {
+    const Operations possible = backend.operations();
+    if (possible != Operations::cuda) {
+        return {possible, GGML_TYPE_F32};
+    }
+    // Attention in BF16 would be the coarsest part of a network in F32.
+    if (weights.has_block_matrix(GGML_TYPE_F32) || !own::nodes_support(head_dim, width)) {
+        return {Operations::stock, GGML_TYPE_F32};
+    }
+    return {possible,
+            weights.has_only_block_matrices(GGML_TYPE_BF16) ? GGML_TYPE_BF16 : GGML_TYPE_F32};
+}
+
+namespace {
+
+ggml_tensor* linear_to(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
+    if (has_own_nodes(g) && w->type == GGML_TYPE_BF16) {
+        return own::linear(g, w, as_type(g, x, w->type), to);
+    }
+    ggml_tensor* y = ggml_mul_mat(g, w, as_type(g, x, GGML_TYPE_F32));
+    // Sums in F32: residual streams of these models leave the range of F16.
+    ggml_prec_set_acc(y, GGML_PREC_F32);
+    return as_type(g, y, to);
+}
+
+}  // namespace
+
+ggml_tensor* linear(Graph& g, ggml_tensor* w, ggml_tensor* x) {
+    return linear_to(g, w, x, GGML_TYPE_F32);
+}
+
+ggml_tensor* linear_activations(Graph& g, ggml_tensor* w, ggml_tensor* x) {
+    return linear_to(g, w, x, g.form().activations);
+}
+
+ggml_tensor* rms_norm(Graph& g, ggml_tensor* x, ggml_tensor* weight, float eps) {
+    if (has_own_nodes(g)) {
+        return own::rms_norm(g, x, weight, eps, g.form().activations);
+    }
+    return ggml_mul(g, ggml_rms_norm(g, x, eps), weight);
+}
+
+ggml_tensor* columns(Graph& g, ggml_tensor* x, int64_t first, int64_t n) {
+    return ggml_view_2d(g, x, x->ne[0], n, x->nb[1], static_cast<size_t>(first) * x->nb[1]);
+}
+
+ggml_tensor* modulate(Graph& g, ggml_tensor* x, const ModSpans& spans) {
+    if (has_own_nodes(g)) {
+        return own::modulate(g, x, spans, g.form().activations);
+    }
+    constexpr float kEps = 1e-6f;
+    return for_spans(g, x, spans, [&](ggml_tensor* part, const Mod& mod) {
+        ggml_tensor* y = ggml_norm(g, part, kEps);
+        return ggml_add(g, ggml_add(g, y, ggml_mul(g, y, mod.scale)), mod.shift);
+    });
+}
+
+ggml_tensor* add_gated(Graph& g, ggml_tensor* x, ggml_tensor* branch, const ModSpans& spans) {
+    if (has_own_nodes(g)) {
+        return own::add_gated(g, x, branch, spans);
+    }
+    return ggml_add(g, x, for_spans(g, branch, spans, [&](ggml_tensor* part, const Mod& mod) {
+                        return ggml_mul(g, part, mod.gate);
+                    }));
+}
+
+ggml_tensor* add(Graph& g, ggml_tensor* x, ggml_tensor* branch) {
+    if (has_own_nodes(g)) {
+        const ModSpan all = {.n = x->ne[1], .mod = {}};
+        return own::add_gated(g, x, branch, std::span(&all, 1));
+    }
+    return ggml_add(g, x, branch);
+}
+
+ggml_tensor* swiglu(Graph& g, ggml_tensor* gate, ggml_tensor* up, ggml_tensor* before) {
+    if (has_own_nodes(g)) {
+        before = before != nullptr ? as_type(g, before, gate->type) : nullptr;
+        return own::swiglu(g, gate, up, before, g.form().activations);
+    }
+    ggml_tensor* y = ggml_swiglu_split(g, gate, up);
+    return before == nullptr ? y : ggml_concat(g, before, y, 0);
+}
+
+Rope rope_of_axes(Graph& g, const std::array<ggml_tensor*, Rope::kMaxAxes>& axes, int64_t head_dim,
+                  float theta) {
+    return {.axis = axes,
+            .theta = theta,
+            .table = has_own_nodes(g) ? own::rope_table(g, axes, head_dim, theta) : nullptr};
+}
+
+Rope rope_of_text(Graph& g, ggml_tensor* positions, int64_t head_dim, float theta) {
+    return {.axis = {positions},
+            .theta = theta,
+            .halves = true,
+            .table = has_own_nodes(g)
+                         ? own::rope_table(g, std::span(&positions, 1), head_dim, theta)
+                         : nullptr};
+}
+
+ggml_tensor* join_heads(Graph& g, std::span<const HeadsPart> parts, const Rope* rope, float eps) {
+    const HeadsPart& first = parts.front();
+    if (has_own_nodes(g)) {
+        const bool as_they_are = parts.size() == 1 && first.norm == nullptr && rope == nullptr;
+        return as_they_are && first.x->type == GGML_TYPE_BF16
+                   ? first.x
+                   : own::join_heads(g, parts, rope, eps);
+    }
+    ggml_tensor* joined = nullptr;
+    for (const HeadsPart& part : parts) {
+        ggml_tensor* x = part.norm == nullptr ? part.x : rms_norm(g, part.x, part.norm, eps);
+        joined = joined == nullptr ? x : ggml_concat(g, joined, x, 2);
+    }
+    return rope == nullptr ? joined : turn(g, joined, *rope);
+}
+
+ggml_tensor* attention(Graph& g, const AttentionInput& in) {
+    return has_own_nodes(g) ? own::attention(g, in) : stock_attention(g, in);
+}
+
+ggml_type kept_type(const Form& form) {
+    return form.operations == Operations::cuda ? GGML_TYPE_BF16 : GGML_TYPE_F32;
 }
 
 ggml_tensor* sliced_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {

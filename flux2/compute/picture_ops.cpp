@@ -5,12 +5,21 @@
 #include "compute/cpu/group_norm.hpp"
 #include "compute/cpu/winograd.hpp"
 #include "compute/ops.hpp"
+#include "compute/picture_nodes.hpp"
+#include "compute/token_nodes.hpp"
+
+#include <algorithm>
+#include <cmath>
 
 namespace flux2 {
 namespace {
 
 bool is_stock(const Picture& x) {
     return x.form == PictureForm::stock;
+}
+
+bool is_cuda(const Picture& x) {
+    return x.form == PictureForm::cuda;
 }
 
 // ---- Over ggml's operations; pictures are [w, h, channels] ----
@@ -61,26 +70,95 @@ ggml_tensor* cpu_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor
     return ggml_reshape_3d(g, y, q->ne[0], q->ne[1], q->ne[2]);
 }
 
+// ---- On NVIDIA GPUs; pictures are [channels, w, h] ----
+
+// What a convolution reads.
+ggml_tensor* as_half(Graph& g, ggml_tensor* x) {
+    return x->type == GGML_TYPE_F16 ? x : own::to_half(g, x);
+}
+
+ggml_tensor* as_f32(Graph& g, ggml_tensor* x) {
+    return x->type == GGML_TYPE_F32
+               ? x
+               : ggml_scale(g, ggml_cast(g, x, GGML_TYPE_F32), 1 / own::kHalfScale);
+}
+
+Picture cuda_conv(Graph& g, const Conv& w, const Picture& x, ggml_tensor* skip,
+                  own::ConvParams params) {
+    params.kernel = static_cast<int32_t>(w.weight->ne[0]);
+    return {own::conv(g, w.weight, w.bias, as_half(g, x.tensor), skip, params), x.form};
+}
+
+// Some queries at a time, so that their scores stay below a tenth of a gigabyte.
+ggml_tensor* cuda_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {
+    constexpr int64_t kMaxScores = 32 << 20;
+    constexpr float kGain = 1024;  // keeps small probabilities out of F16's coarse end
+    const int64_t width = q->ne[0];
+    const int64_t n = q->ne[1] * q->ne[2];
+    const auto tokens = [&](ggml_tensor* x) { return ggml_reshape_2d(g, as_half(g, x), width, n); };
+    q = tokens(q);
+    k = tokens(k);
+    v = tokens(v);
+    const float factor =
+        1 / (own::kHalfScale * own::kHalfScale) / std::sqrt(static_cast<float>(width));
+    const int64_t n_slice = std::clamp<int64_t>(kMaxScores / n, 1, n);
+    ggml_tensor* result = nullptr;
+    for (int64_t first = 0; first < n; first += n_slice) {
+        ggml_tensor* slice = columns(g, q, first, std::min(n_slice, n - first));
+        ggml_tensor* scores = own::linear(g, k, slice, GGML_TYPE_F32);  // [n, slice]
+        ggml_tensor* weights = own::softmax(g, scores, {.factor = factor, .gain = kGain});
+        ggml_tensor* part =
+            own::linear_transposed(g, v, weights, GGML_TYPE_F32, 1 / (kGain * own::kHalfScale));
+        result = result == nullptr ? part : ggml_concat(g, result, part, 1);
+        g.expand(result);  // one slice after the other, not all scores first
+    }
+    return result;  // [width, n]
+}
+
 }  // namespace
 
 PictureForm picture_form(const Backend& backend) {
-    return backend.has_own_operations() ? PictureForm::cpu : PictureForm::stock;
+    switch (backend.operations()) {
+        case Operations::cpu:
+            return PictureForm::cpu;
+        case Operations::cuda:
+            return PictureForm::cuda;
+        case Operations::stock:
+            break;
+    }
+    return PictureForm::stock;
 }
 
 Picture from_planes(Graph& g, ggml_tensor* planes, PictureForm form) {
-    return {form == PictureForm::stock ? planes : ggml_cont(g, ggml_permute(g, planes, 1, 2, 0, 3)),
-            form};
+    switch (form) {
+        case PictureForm::cpu:
+            return {ggml_cont(g, ggml_permute(g, planes, 1, 2, 0, 3)), form};
+        case PictureForm::cuda:
+            return {own::planes_to_half(g, planes), form};
+        case PictureForm::stock:
+            break;
+    }
+    return {planes, form};
 }
 
 ggml_tensor* to_planes(Graph& g, const Picture& x) {
+    if (is_cuda(x)) {
+        return own::pixels_to_planes(g, as_f32(g, x.tensor));
+    }
     return is_stock(x) ? x.tensor : ggml_cont(g, ggml_permute(g, x.tensor, 2, 0, 1, 3));
 }
 
 Picture conv(Graph& g, const Conv& w, const Picture& x) {
+    if (is_cuda(x)) {
+        return cuda_conv(g, w, x, nullptr, {});
+    }
     return {is_stock(x) ? stock_conv(g, w, x.tensor) : cpu_conv(g, w, x.tensor), x.form};
 }
 
 Picture conv_add(Graph& g, const Conv& w, const Picture& x, const Picture& skip) {
+    if (is_cuda(x)) {
+        return cuda_conv(g, w, x, skip.tensor, {});
+    }
     return {is_stock(x) ? ggml_add(g, skip.tensor, stock_conv(g, w, x.tensor))
                         : cpu_conv(g, w, x.tensor, skip.tensor),
             x.form};
@@ -88,6 +166,9 @@ Picture conv_add(Graph& g, const Conv& w, const Picture& x, const Picture& skip)
 
 Picture conv_down(Graph& g, const Conv& w, const Picture& x) {
     constexpr int kStride = 2;
+    if (is_cuda(x)) {
+        return cuda_conv(g, w, x, nullptr, {.stride = kStride});
+    }
     return {is_stock(x) ? stock_conv(g, w, ggml_pad(g, x.tensor, 1, 1, 0, 0), kStride)
                         : cpu::direct_conv(g, w.weight, w.bias, x.tensor, nullptr, kStride),
             x.form};
@@ -95,6 +176,9 @@ Picture conv_down(Graph& g, const Conv& w, const Picture& x) {
 
 Picture conv_up(Graph& g, const Conv& w, const Picture& x) {
     constexpr int kScale = 2;
+    if (is_cuda(x)) {
+        return cuda_conv(g, w, x, nullptr, {.scale = kScale});
+    }
     return {is_stock(x)
                 ? stock_conv(g, w, ggml_upscale(g, x.tensor, kScale, GGML_SCALE_MODE_NEAREST))
                 : cpu::winograd_conv(g, w.weight, w.bias, x.tensor, nullptr, kScale),
@@ -102,12 +186,18 @@ Picture conv_up(Graph& g, const Conv& w, const Picture& x) {
 }
 
 Picture group_norm(Graph& g, const GroupNorm& w, const Picture& x) {
+    if (is_cuda(x)) {
+        return {own::group_norm(g, w.weight, w.bias, x.tensor, /*silu=*/false), x.form};
+    }
     return {is_stock(x) ? stock_group_norm(g, w, x.tensor)
                         : cpu::group_norm(g, w.weight, w.bias, x.tensor, {}),
             x.form};
 }
 
 Picture group_norm_silu(Graph& g, const GroupNorm& w, const Picture& x, bool in_place) {
+    if (is_cuda(x)) {
+        return {own::group_norm(g, w.weight, w.bias, x.tensor, /*silu=*/true), x.form};
+    }
     if (!is_stock(x)) {
         return {
             cpu::group_norm(g, w.weight, w.bias, x.tensor, {.silu = true, .in_place = in_place}),
@@ -119,6 +209,10 @@ Picture group_norm_silu(Graph& g, const GroupNorm& w, const Picture& x, bool in_
 }
 
 Picture pixel_attention(Graph& g, const Picture& q, const Picture& k, const Picture& v) {
+    if (is_cuda(q)) {
+        ggml_tensor* y = cuda_attention(g, q.tensor, k.tensor, v.tensor);
+        return {ggml_reshape_3d(g, y, q.tensor->ne[0], q.tensor->ne[1], q.tensor->ne[2]), q.form};
+    }
     return {is_stock(q) ? stock_attention(g, q.tensor, k.tensor, v.tensor)
                         : cpu_attention(g, q.tensor, k.tensor, v.tensor),
             q.form};

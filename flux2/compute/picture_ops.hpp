@@ -1,6 +1,7 @@
-// What convolutional networks do with pictures, in two forms: ggml's own operations on planes,
-// which run on every device, and on CPUs code of ours (compute/cpu) that is many times faster and
-// wants the channels of a pixel side by side. A Picture knows its form; callers never ask.
+// What convolutional networks do with pictures, in three forms: ggml's own operations on planes,
+// which run on every device; on CPUs code of ours (compute/cpu) and on NVIDIA GPUs nodes of ours
+// (compute/picture_nodes), which are many times faster and want the channels of a pixel side by
+// side. A Picture knows its form; callers never ask.
 #pragma once
 
 #include "compute/graph.hpp"
@@ -12,6 +13,7 @@ namespace flux2 {
 enum class PictureForm {
     stock,  // tensors are [w, h, channels]
     cpu,    // tensors are [channels, w, h]
+    cuda,   // the same; in F32, or what only convolutions read in F16
 };
 // The form that is fast on this backend.
 PictureForm picture_form(const Backend& backend);

@@ -57,7 +57,11 @@ Weights::Weights(const Backend& backend, const Checkpoint& checkpoint, const Wei
                           .no_alloc = true})) {}
 
 ggml_tensor* Weights::matrix(const std::string& name, std::initializer_list<int64_t> shape) {
-    return declare(name, shape, matrix_type(name, *shape.begin()), Use::multiply);
+    const TensorType source = checkpoint_.get(name).type();
+    const bool unpacks = options_.unpack && backend_.operations() == Operations::cuda &&
+                         (is_quantized(source) || source == TensorType::f16);
+    return declare(name, shape, unpacks ? TensorType::bf16 : matrix_type(name, *shape.begin()),
+                   Use::multiply);
 }
 
 ggml_tensor* Weights::table(const std::string& name, std::initializer_list<int64_t> shape) {
@@ -98,6 +102,18 @@ ggml_tensor* Weights::declare(const std::string& name, std::initializer_list<int
     ggml_set_name(tensor, name.c_str());
     bound_.push_back({tensor, &source, block_, use});
     return tensor;
+}
+
+bool Weights::has_block_matrix(ggml_type type) const {
+    return std::any_of(bound_.begin(), bound_.end(), [&](const Bound& bound) {
+        return bound.use == Use::multiply && bound.block != kNoBlock && bound.tensor->type == type;
+    });
+}
+
+bool Weights::has_only_block_matrices(ggml_type type) const {
+    return std::all_of(bound_.begin(), bound_.end(), [&](const Bound& bound) {
+        return bound.use != Use::multiply || bound.block == kNoBlock || bound.tensor->type == type;
+    });
 }
 
 void Weights::load() {
@@ -176,8 +192,7 @@ void Weights::place(const std::vector<const Bound*>& group, ggml_backend_buffer_
     if (backend_.measures_only()) {
         return;
     }
-    // Only the CPU's memory may be written by several threads.
-    parallel_for(group.size(), host ? backend_.n_threads() : 1,
+    parallel_for(group.size(), host || backend_.takes_parallel_writes() ? backend_.n_threads() : 1,
                  [&](size_t i, size_t) { fill(*group[i], repacks); });
 }
 

@@ -25,6 +25,9 @@ struct WeightOptions {
     std::optional<TensorType> type;
     // Blocks stay in RAM and take turns on the device (compute/block_stream).
     bool stream_blocks = false;
+    // On a device that multiplies BF16 fastest (Operations::cuda): quantised and F16 matrices
+    // become BF16.
+    bool unpack = false;
     // On a CPU: matrices are laid out anew where its kernels are faster so and RAM suffices. Else
     // they stay in the mapped file.
     bool repack = true;
@@ -59,6 +62,10 @@ class Weights {
     // To be called before block i is computed when blocks are streamed.
     void enter_block(size_t i);
     bool streams() const { return options_.stream_blocks; }
+
+    // What types the matrices of blocks have, which are nearly all of a network.
+    bool has_block_matrix(ggml_type type) const;
+    bool has_only_block_matrices(ggml_type type) const;
 
     const WeightMemory& memory() const { return memory_; }
 

@@ -46,7 +46,7 @@ LayerWeights load_layer(Weights& w, const Qwen3Sizes& s, const std::string& p) {
 struct LayerContext {
     const Qwen3Sizes& sizes;
     const Qwen3Facts& facts;
-    ggml_tensor* pos;   // [n]
+    Rope rope;
     ggml_tensor* mask;  // [n, n]
 };
 
@@ -54,26 +54,26 @@ struct LayerContext {
 ggml_tensor* self_attention(Graph& g, const LayerWeights& w, ggml_tensor* x,
                             const LayerContext& c) {
     const int64_t n = x->ne[1];
-    const auto heads = [&](ggml_tensor* matrix, int64_t n_head) {
-        return ggml_reshape_3d(g, linear(g, matrix, x), c.sizes.head_dim, n_head, n);
+    const auto heads = [&](ggml_tensor* matrix, int64_t n_head, ggml_tensor* norm) {
+        ggml_tensor* y = linear_activations(g, matrix, x);
+        return HeadsPart{ggml_reshape_3d(g, y, c.sizes.head_dim, n_head, n), norm};
     };
-    const auto rope = [&](ggml_tensor* t) {
-        return ggml_rope_ext(g, t, c.pos, nullptr, static_cast<int>(c.sizes.head_dim),
-                             GGML_ROPE_TYPE_NEOX, 0, c.facts.rope_theta, 1.0f, 0.0f, 1.0f, 0.0f,
-                             0.0f);
-    };
-    ggml_tensor* q = rope(rms_norm(g, heads(w.q, c.sizes.n_head), w.q_norm, c.facts.eps));
-    ggml_tensor* k = rope(rms_norm(g, heads(w.k, c.sizes.n_head_kv), w.k_norm, c.facts.eps));
-    ggml_tensor* v = heads(w.v, c.sizes.n_head_kv);
-    return linear(g, w.output, masked_attention(g, q, k, v, c.mask));
+    const HeadsPart q = heads(w.q, c.sizes.n_head, w.q_norm);
+    const HeadsPart k = heads(w.k, c.sizes.n_head_kv, w.k_norm);
+    const HeadsPart v = heads(w.v, c.sizes.n_head_kv, nullptr);
+    const AttentionInput in = {.q = join_heads(g, std::span(&q, 1), &c.rope, c.facts.eps),
+                               .k = join_heads(g, std::span(&k, 1), &c.rope, c.facts.eps),
+                               .v = join_heads(g, std::span(&v, 1), nullptr),
+                               .mask = c.mask};
+    return linear_activations(g, w.output, attention(g, in));
 }
 
 ggml_tensor* layer(Graph& g, const LayerWeights& w, ggml_tensor* x, const LayerContext& c) {
     const float eps = c.facts.eps;
-    x = ggml_add(g, x, self_attention(g, w, rms_norm(g, x, w.attn_norm, eps), c));
+    x = add(g, x, self_attention(g, w, rms_norm(g, x, w.attn_norm, eps), c));
     ggml_tensor* h = rms_norm(g, x, w.ffn_norm, eps);
-    h = ggml_swiglu_split(g, linear(g, w.gate, h), linear(g, w.up, h));  // [ffn, n]
-    return ggml_add(g, x, linear(g, w.down, h));
+    h = swiglu(g, linear_activations(g, w.gate, h), linear_activations(g, w.up, h));  // [ffn, n]
+    return add(g, x, linear_activations(g, w.down, h));
 }
 
 // Row i may look at column j when j <= i and j is no padding; padding rows look at real tokens.
@@ -89,8 +89,8 @@ std::vector<float> padding_mask(int64_t n, int64_t n_real) {
 }  // namespace
 
 struct Qwen3::Plan {
-    Plan(const Backend& backend, size_t max_nodes, bool taps)
-        : graph(backend, max_nodes, taps), keep_taps(taps) {}
+    Plan(const Backend& backend, size_t max_nodes, const Form& form, bool taps)
+        : graph(backend, max_nodes, form, taps), keep_taps(taps) {}
 
     Graph graph;
     bool keep_taps;
@@ -117,6 +117,7 @@ Qwen3::Qwen3(const Backend& backend, const Checkpoint& checkpoint, const Qwen3Fa
         weights_.begin_block();
         network_->layers.push_back(load_layer(weights_, sizes_, "blk." + std::to_string(i)));
     }
+    form_ = choose_form(backend, weights_, sizes_.head_dim, sizes_.hidden);
     weights_.load();
 }
 
@@ -127,7 +128,8 @@ Qwen3::Plan& Qwen3::plan_for(int64_t n, bool keep_taps) {
         return *plan_;
     }
     plan_.reset();
-    auto plan = std::make_unique<Plan>(backend_, 64 * (network_->layers.size() + 2), keep_taps);
+    auto plan =
+        std::make_unique<Plan>(backend_, 64 * (network_->layers.size() + 2), form_, keep_taps);
     plan->n = n;
     Graph& g = plan->graph;
     if (weights_.streams()) {
@@ -136,7 +138,8 @@ Qwen3::Plan& Qwen3::plan_for(int64_t n, bool keep_taps) {
     plan->ids = g.input_i32("ids", {n});
     plan->pos = g.input_i32("pos", {n});
     plan->mask = g.input_f32("mask", {n, n});
-    const LayerContext context{sizes_, facts_, plan->pos, plan->mask};
+    const Rope rope = rope_of_text(g, plan->pos, sizes_.head_dim, facts_.rope_theta);
+    const LayerContext context{sizes_, facts_, rope, plan->mask};
 
     ggml_tensor* x = g.tap("hidden_0", ggml_get_rows(g, network_->token_embd, plan->ids));
     for (size_t i = 0; i < network_->layers.size(); ++i) {

@@ -55,6 +55,7 @@ class Qwen3 {
     Qwen3Sizes sizes_;
     Qwen3Facts facts_;
     Weights weights_;
+    Form form_;
     std::unique_ptr<Qwen3Network> network_;
     std::unique_ptr<Plan> plan_;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 namespace flux2 {
@@ -92,17 +93,6 @@ TransformerNetwork load_network(Weights& w, const TransformerSizes& s) {
 
 // ---- Modulation ----
 
-struct Mod {
-    ggml_tensor *shift, *scale, *gate;
-};
-
-// A stretch of tokens that shares one modulation. Reference tokens of KV models have their own.
-struct ModSpan {
-    int64_t n;
-    Mod mod;
-};
-using ModSpans = std::vector<ModSpan>;
-
 struct StreamMod {  // of one stream of a double block
     ModSpans attn, mlp;
 };
@@ -118,50 +108,11 @@ Mod mod_chunks(Graph& g, ggml_tensor* m, int64_t hidden, int64_t first) {
             chunk(g, m, hidden, first + 2)};
 }
 
-// Applies f to each stretch of columns of x with its modulation and joins the results.
-template <typename F>
-ggml_tensor* for_spans(Graph& g, ggml_tensor* x, const ModSpans& spans, const F& f) {
-    if (spans.size() == 1) {
-        return f(x, spans.front().mod);
-    }
-    ggml_tensor* result = nullptr;
-    int64_t first = 0;
-    for (const ModSpan& span : spans) {
-        ggml_tensor* part = f(columns(g, x, first, span.n), span.mod);
-        result = result == nullptr ? part : ggml_concat(g, result, part, 1);
-        first += span.n;
-    }
-    return result;
-}
-
-// LayerNorm without weights. x [hidden, n].
-ggml_tensor* layer_norm(Graph& g, ggml_tensor* x) {
-    return ggml_norm(g, x, 1e-6f);
-}
-
-// (1 + scale) * LN(x) + shift
-ggml_tensor* modulate(Graph& g, ggml_tensor* x, ggml_tensor* shift, ggml_tensor* scale) {
-    x = layer_norm(g, x);
-    return ggml_add(g, ggml_add(g, x, ggml_mul(g, x, scale)), shift);
-}
-
-ggml_tensor* modulate(Graph& g, ggml_tensor* x, const ModSpans& spans) {
-    return for_spans(g, x, spans, [&](ggml_tensor* part, const Mod& mod) {
-        return modulate(g, part, mod.shift, mod.scale);
-    });
-}
-
-// x + gate * branch
-ggml_tensor* add_gated(Graph& g, ggml_tensor* x, ggml_tensor* branch, const ModSpans& spans) {
-    return ggml_add(g, x, for_spans(g, branch, spans, [&](ggml_tensor* part, const Mod& mod) {
-                        return ggml_mul(g, part, mod.gate);
-                    }));
-}
-
 // ---- Attention ----
 
-struct Qkv {
-    ggml_tensor *q, *k, *v;  // each [head_dim, n_head, n]
+// One or two stretches of tokens with their projections [at least 3 * hidden, n] and norms.
+struct Projected {
+    ggml_tensor *qkv, *q_norm, *k_norm;
 };
 
 struct CachedKv {
@@ -172,21 +123,15 @@ struct CachedKv {
 struct AttentionPlan {
     ReferenceMode mode;
     int64_t n_txt, n_img, n_ref;
-    Positions pos;
-    float theta;
+    Rope rope;
 };
 
-// Rows 0 .. 3 * hidden of a projection -> q, k, v; q and k leave RMS-normalised.
-// projected [at least 3 * hidden, n].
-Qkv split_qkv(Graph& g, ggml_tensor* projected, int64_t hidden, ggml_tensor* q_norm,
-              ggml_tensor* k_norm) {
-    const int64_t head_dim = q_norm->ne[0];
-    const auto part = [&](int64_t i) {
-        return ggml_view_3d(g, projected, head_dim, hidden / head_dim, projected->ne[1],
-                            ggml_row_size(projected->type, head_dim), projected->nb[1],
-                            ggml_row_size(projected->type, i * hidden));
-    };
-    return {rms_norm(g, part(0), q_norm), rms_norm(g, part(1), k_norm), part(2)};
+// Rows [i * hidden, (i + 1) * hidden) of a projection as heads [head_dim, n_head, n].
+ggml_tensor* heads(Graph& g, const Projected& p, int64_t hidden, int64_t i) {
+    const int64_t head_dim = p.q_norm->ne[0];
+    return ggml_view_3d(g, p.qkv, head_dim, hidden / head_dim, p.qkv->ne[1],
+                        ggml_row_size(p.qkv->type, head_dim), p.qkv->nb[1],
+                        ggml_row_size(p.qkv->type, i * hidden));
 }
 
 // Tokens [first, first + n) of x [head_dim, n_head, N].
@@ -196,26 +141,27 @@ ggml_tensor* tokens(Graph& g, ggml_tensor* x, int64_t first, int64_t n) {
 }
 
 // Joint attention of a block -> [hidden, n]. `cached` is this block's place in the KV cache.
-ggml_tensor* attend(Graph& g, const Qkv& qkv, const AttentionPlan& plan, const CachedKv& cached) {
-    ggml_tensor* q = rope_axes(g, qkv.q, plan.pos, plan.theta);
-    ggml_tensor* k = rope_axes(g, qkv.k, plan.pos, plan.theta);
-    switch (plan.mode) {
-        case ReferenceMode::joint:
-            return attention(g, q, k, qkv.v);
-        case ReferenceMode::cached:
-            return attention(g, q, ggml_concat(g, k, cached.k, 2),
-                             ggml_concat(g, ggml_cont(g, qkv.v), cached.v, 2));
-        case ReferenceMode::extract:
-            break;
+ggml_tensor* attend(Graph& g, std::span<const Projected> parts, int64_t hidden,
+                    const AttentionPlan& plan, const CachedKv& cached) {
+    std::vector<HeadsPart> q, k, v;
+    for (const Projected& part : parts) {
+        q.push_back({heads(g, part, hidden, 0), part.q_norm});
+        k.push_back({heads(g, part, hidden, 1), part.k_norm});
+        v.push_back({heads(g, part, hidden, 2), nullptr});
     }
-    const int64_t n_main = plan.n_txt + plan.n_img;
-    ggml_tensor* k_ref = tokens(g, k, n_main, plan.n_ref);
-    ggml_tensor* v_ref = tokens(g, qkv.v, n_main, plan.n_ref);
-    g.expand(ggml_cpy(g, k_ref, cached.k));
-    g.expand(ggml_cpy(g, v_ref, cached.v));
-    ggml_tensor* main = attention(g, tokens(g, q, 0, n_main), k, qkv.v);
-    ggml_tensor* ref = attention(g, tokens(g, q, n_main, plan.n_ref), k_ref, v_ref);
-    return ggml_concat(g, main, ref, 1);
+    AttentionInput in = {.q = join_heads(g, q, &plan.rope),
+                         .k = join_heads(g, k, &plan.rope),
+                         .v = join_heads(g, v, nullptr)};
+    if (plan.mode == ReferenceMode::cached) {
+        in.kept_k = cached.k;
+        in.kept_v = cached.v;
+    }
+    if (plan.mode == ReferenceMode::extract) {
+        in.n_main = plan.n_txt + plan.n_img;
+        g.expand(ggml_cpy(g, tokens(g, in.k, in.n_main, plan.n_ref), cached.k));
+        g.expand(ggml_cpy(g, tokens(g, in.v, in.n_main, plan.n_ref), cached.v));
+    }
+    return attention(g, in);
 }
 
 // ---- Blocks ----
@@ -224,29 +170,34 @@ struct Streams {
     ggml_tensor *img, *txt;  // [hidden, n_img + n_ref], [hidden, n_txt]
 };
 
+// The two halves of a projection h [2 * mlp, n], the first of which gates the second.
+ggml_tensor* gated_half(Graph& g, ggml_tensor* h, ggml_tensor* before = nullptr) {
+    const int64_t mlp = h->ne[0] / 2;
+    const auto half = [&](int64_t i) {
+        return ggml_view_2d(g, h, mlp, h->ne[1], h->nb[1], ggml_row_size(h->type, i * mlp));
+    };
+    return swiglu(g, half(0), half(1), before);
+}
+
 // Adds the attention branch, then the MLP branch, each through its gate. x, attn [hidden, n].
 ggml_tensor* add_branches(Graph& g, const StreamWeights& w, ggml_tensor* x, ggml_tensor* attn,
                           const StreamMod& mod) {
-    x = add_gated(g, x, linear(g, w.proj, attn), mod.attn);
-    ggml_tensor* h = linear(g, w.mlp_in, modulate(g, x, mod.mlp));  // [2 * mlp, n]
-    h = linear(g, w.mlp_out, ggml_swiglu(g, h));                    // [hidden, n]
+    x = add_gated(g, x, linear_activations(g, w.proj, attn), mod.attn);
+    ggml_tensor* h = linear_activations(g, w.mlp_in, modulate(g, x, mod.mlp));  // [2 * mlp, n]
+    h = linear_activations(g, w.mlp_out, gated_half(g, h));                     // [hidden, n]
     return add_gated(g, x, h, mod.mlp);
 }
 
 // Joint block: image and text keep their own weights and meet once, in attention.
 Streams double_block(Graph& g, const DoubleBlockWeights& w, Streams x, const StreamMod& img_mod,
                      const StreamMod& txt_mod, const AttentionPlan& plan, const CachedKv& cached) {
-    const int64_t hidden = x.txt->ne[0];
     const auto project = [&](const StreamWeights& s, ggml_tensor* stream, const StreamMod& mod) {
-        ggml_tensor* qkv = linear(g, s.qkv, modulate(g, stream, mod.attn));  // [3 * hidden, n]
-        return split_qkv(g, qkv, hidden, s.q_norm, s.k_norm);
+        ggml_tensor* qkv = linear_activations(g, s.qkv, modulate(g, stream, mod.attn));
+        return Projected{qkv, s.q_norm, s.k_norm};  // [3 * hidden, n]
     };
     // One sequence, text first.
-    const Qkv txt = project(w.txt, x.txt, txt_mod);
-    const Qkv img = project(w.img, x.img, img_mod);
-    const Qkv joint = {ggml_concat(g, txt.q, img.q, 2), ggml_concat(g, txt.k, img.k, 2),
-                       ggml_concat(g, txt.v, img.v, 2)};
-    ggml_tensor* attn = attend(g, joint, plan, cached);  // [hidden, n]
+    const Projected parts[] = {project(w.txt, x.txt, txt_mod), project(w.img, x.img, img_mod)};
+    ggml_tensor* attn = attend(g, parts, x.txt->ne[0], plan, cached);  // [hidden, n]
 
     // Each stream takes its own columns home.
     const int64_t n_txt = x.txt->ne[1];
@@ -259,13 +210,13 @@ Streams double_block(Graph& g, const DoubleBlockWeights& w, Streams x, const Str
 ggml_tensor* single_block(Graph& g, const SingleBlockWeights& w, ggml_tensor* x,
                           const ModSpans& mod, const AttentionPlan& plan, const CachedKv& cached) {
     const int64_t hidden = x->ne[0];
-    ggml_tensor* p = linear(g, w.linear1, modulate(g, x, mod));  // [3 * hidden + 2 * mlp, n]
-    ggml_tensor* attn =
-        attend(g, split_qkv(g, p, hidden, w.q_norm, w.k_norm), plan, cached);  // [hidden, n]
+    ggml_tensor* p = linear_activations(g, w.linear1, modulate(g, x, mod));
+    const Projected part = {p, w.q_norm, w.k_norm};  // [3 * hidden + 2 * mlp, n]
+    ggml_tensor* attn = attend(g, std::span(&part, 1), hidden, plan, cached);  // [hidden, n]
     ggml_tensor* mlp = ggml_view_2d(g, p, p->ne[0] - 3 * hidden, p->ne[1], p->nb[1],
                                     ggml_row_size(p->type, 3 * hidden));  // [2 * mlp, n]
-    ggml_tensor* joined = ggml_concat(g, attn, ggml_swiglu(g, mlp), 0);   // [hidden + mlp, n]
-    return add_gated(g, x, linear(g, w.linear2, joined), mod);
+    ggml_tensor* joined = gated_half(g, mlp, attn);                       // [hidden + mlp, n]
+    return add_gated(g, x, linear_activations(g, w.linear2, joined), mod);
 }
 
 // Everything a step's blocks need from the time: the modulation of each stretch of tokens.
@@ -311,7 +262,7 @@ struct Inputs {
     ggml_tensor* time = nullptr;       // [256], embedded on the host
     ggml_tensor* time_zero = nullptr;  // for the references of KV models
     ggml_tensor* guidance = nullptr;   // for models with a guidance input
-    Positions pos = {};
+    std::array<ggml_tensor*, Rope::kMaxAxes> pos = {};
 };
 
 Inputs declare_inputs(Graph& g, const TransformerSizes& s, ReferenceMode mode, int64_t n_img,
@@ -326,8 +277,8 @@ Inputs declare_inputs(Graph& g, const TransformerSizes& s, ReferenceMode mode, i
     if (s.guidance) {
         in.guidance = g.input_f32("guidance", {kTimeChannels});
     }
-    for (size_t axis = 0; axis < in.pos.axis.size(); ++axis) {
-        in.pos.axis[axis] = g.input_i32("pos_" + std::to_string(axis), {n_txt + n_img + n_ref});
+    for (size_t axis = 0; axis < in.pos.size(); ++axis) {
+        in.pos[axis] = g.input_i32("pos_" + std::to_string(axis), {n_txt + n_img + n_ref});
     }
     return in;
 }
@@ -342,8 +293,9 @@ ggml_tensor* condition(Graph& g, const TransformerNetwork& n, const Inputs& in, 
 ggml_tensor* final_layer(Graph& g, const TransformerNetwork& n, ggml_tensor* z, ggml_tensor* vec) {
     const int64_t hidden = z->ne[0];
     ggml_tensor* mod = linear(g, n.final_mod, ggml_silu(g, vec));  // shift, then scale
-    return linear(g, n.final_linear,
-                  modulate(g, z, chunk(g, mod, hidden, 0), chunk(g, mod, hidden, 1)));
+    const ModSpans all = {
+        {z->ne[1], {chunk(g, mod, hidden, 0), chunk(g, mod, hidden, 1), nullptr}}};
+    return linear(g, n.final_linear, modulate(g, z, all));
 }
 
 // The whole network -> velocity of the image tokens [channels, n_img]. `cache` has a place per
@@ -391,12 +343,12 @@ void feed(Graph& g, const Inputs& in, const TransformerInput& input, ReferenceMo
     if (in.guidance != nullptr) {
         g.set(in.guidance, timestep_embedding(input.guidance));
     }
-    for (size_t axis = 0; axis < in.pos.axis.size(); ++axis) {
+    for (size_t axis = 0; axis < in.pos.size(); ++axis) {
         std::vector<int32_t> ids;
         for (const Position& position : positions) {
             ids.push_back(position[axis]);
         }
-        g.set(in.pos.axis[axis], ids);
+        g.set(in.pos[axis], ids);
     }
 }
 
@@ -411,8 +363,8 @@ struct Transformer::KvCache {
 };
 
 struct Transformer::Plan {
-    Plan(const Backend& backend, size_t max_nodes, bool taps)
-        : graph(backend, max_nodes, taps), keep_taps(taps) {}
+    Plan(const Backend& backend, size_t max_nodes, const Form& form, bool taps)
+        : graph(backend, max_nodes, form, taps), keep_taps(taps) {}
 
     Graph graph;
     TransformerShape shape;
@@ -430,9 +382,10 @@ Transformer::Transformer(const Backend& backend, const Checkpoint& checkpoint,
       weights_(backend, checkpoint, options),
       network_(std::make_unique<TransformerNetwork>()) {
     const TransformerSizes& s = sizes_;
-    check(s.head_dim % (2 * Positions::kAxes) == 0, ErrorKind::bad_file, checkpoint.file(),
+    check(s.head_dim % (2 * Rope::kMaxAxes) == 0, ErrorKind::bad_file, checkpoint.file(),
           ": head size ", s.head_dim, " cannot be shared by four position axes");
     *network_ = load_network(weights_, s);
+    form_ = choose_form(backend, weights_, s.head_dim, s.hidden);
     weights_.load();
 }
 
@@ -449,7 +402,7 @@ Transformer::Plan& Transformer::plan_for(const TransformerShape& shape, bool kee
           ErrorKind::internal, "no keys and values of these references are kept");
     plan_.reset();  // gives its memory back first
     const size_t n_blocks = network_->double_blocks.size() + network_->single_blocks.size();
-    auto plan = std::make_unique<Plan>(backend_, 256 * (n_blocks + 4), keep_taps);
+    auto plan = std::make_unique<Plan>(backend_, 256 * (n_blocks + 4), form_, keep_taps);
     plan->shape = shape;
     Graph& g = plan->graph;
     if (weights_.streams()) {
@@ -457,8 +410,8 @@ Transformer::Plan& Transformer::plan_for(const TransformerShape& shape, bool kee
     }
     const int64_t n_own_ref = shape.mode == ReferenceMode::cached ? 0 : shape.n_ref;
     plan->in = declare_inputs(g, sizes_, shape.mode, shape.n_img, n_own_ref, shape.n_txt);
-    const AttentionPlan attn{shape.mode, shape.n_txt,  shape.n_img,
-                             n_own_ref,  plan->in.pos, rope_theta_};
+    const AttentionPlan attn{shape.mode, shape.n_txt, shape.n_img, n_own_ref,
+                             rope_of_axes(g, plan->in.pos, sizes_.head_dim, rope_theta_)};
     plan->velocity =
         forward(g, *network_, plan->in, attn,
                 shape.mode == ReferenceMode::joint ? std::vector<CachedKv>() : cache_->blocks);
@@ -500,7 +453,7 @@ void Transformer::prepare_cache(int64_t n_ref) {
                                      .no_alloc = true}));
     std::vector<ggml_tensor*> tensors;
     const auto place = [&] {
-        tensors.push_back(ggml_new_tensor_3d(cache_->context.get(), GGML_TYPE_F32, s.head_dim,
+        tensors.push_back(ggml_new_tensor_3d(cache_->context.get(), kept_type(form_), s.head_dim,
                                              s.hidden / s.head_dim, n_ref));
         return tensors.back();
     };

@@ -17,7 +17,7 @@
 namespace flux2 {
 
 // Where a token stands: time, row, column, place in the text.
-using Position = std::array<int32_t, Positions::kAxes>;
+using Position = std::array<int32_t, Rope::kMaxAxes>;
 
 struct TransformerInput {
     HostTensor img;  // latent tokens [channels, n_img]
@@ -82,6 +82,7 @@ class Transformer {
     TransformerSizes sizes_;
     float rope_theta_;
     Weights weights_;
+    Form form_;
     std::unique_ptr<TransformerNetwork> network_;
     std::unique_ptr<KvCache> cache_;
     std::unique_ptr<Plan> plan_;

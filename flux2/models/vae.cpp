@@ -229,6 +229,10 @@ Vae::Vae(const Backend& backend, const Checkpoint& checkpoint, const WeightOptio
     }
     load_encoder(weights_, sizes_, *network_);
     load_decoder(weights_, sizes_, *network_);
+    // Whoever asks for F32 does not want pixels in F16.
+    form_ = options.type == TensorType::f32 && backend.operations() == Operations::cuda
+                ? PictureForm::stock
+                : picture_form(backend);
     weights_.load();
 }
 
@@ -247,9 +251,8 @@ Vae::Plan& Vae::plan_for(bool decoding, const std::array<int64_t, 4>& ne) {
     plan->input_ne = ne;
     Graph& g = plan->graph;
     plan->input = g.input_f32("input", {ne[0], ne[1], ne[2]});
-    const PictureForm form = picture_form(backend_);
-    plan->output = decoding ? decode_graph(g, *network_, plan->input, form)
-                            : encode_graph(g, *network_, plan->input, form);
+    plan->output = decoding ? decode_graph(g, *network_, plan->input, form_)
+                            : encode_graph(g, *network_, plan->input, form_);
     g.finish(plan->output);
     plan_ = std::move(plan);
     return *plan_;

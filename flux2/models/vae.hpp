@@ -4,6 +4,7 @@
 
 #include "base/host_tensor.hpp"
 #include "compute/graph.hpp"
+#include "compute/picture_ops.hpp"
 #include "compute/weights.hpp"
 #include "store/inventory.hpp"
 
@@ -49,6 +50,7 @@ class Vae {
     VaeSizes sizes_;
     HostTensor mean_, deviation_;  // of the latent channels
     Weights weights_;
+    PictureForm form_ = PictureForm::stock;
     std::unique_ptr<VaeNetwork> network_;
     std::unique_ptr<Plan> plan_;
 };

@@ -146,6 +146,12 @@ MemoryPlan MemoryPlanner::plan(const Job& job, const std::array<Placement, kPart
     return plan;
 }
 
+// Whether the device multiplies matrices faster when they are unpacked, and nobody minds.
+bool MemoryPlanner::may_unpack(Part part) const {
+    return part != Part::vae && device_.operations() == Operations::cuda && options_.unpack &&
+           options_.type.empty();
+}
+
 uint64_t MemoryPlanner::device_limit() const {
     if (options_.max_device_bytes > 0) {
         return options_.max_device_bytes;
@@ -159,13 +165,20 @@ uint64_t MemoryPlanner::device_limit() const {
 }
 
 std::array<Placement, kParts> MemoryPlanner::choose(const Job& job) {
-    std::array<Placement, kParts> chosen = {};
+    std::array<Placement, kParts> chosen;
+    chosen.fill(Placement::device);
     if (device_.is_cpu()) {
         return chosen;
     }
     const uint64_t limit = device_limit();
+    // Unpacked weights of all parts that stay loaded must fit together with everything else.
+    const uint64_t unpacked_limit = options_.keep_loaded ? limit / 2 : limit;
     const auto choose_for = [&](Part part, const auto& bytes_at) {
         Placement& placement = chosen[static_cast<size_t>(part)];
+        if (may_unpack(part) && bytes_at(Placement::unpacked) <= unpacked_limit) {
+            placement = Placement::unpacked;
+            return;
+        }
         if (bytes_at(Placement::device) <= limit) {
             return;
         }

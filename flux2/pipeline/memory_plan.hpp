@@ -28,6 +28,7 @@ class MemoryPlanner {
     std::array<Placement, kParts> choose(const Job& job);
 
   private:
+    bool may_unpack(Part part) const;
     Backend& backend(Placement placement);
     StageMemory text_encoder(const Job& job, Placement placement);
     StageMemory transformer(const Job& job, Placement placement);

@@ -25,6 +25,7 @@ WeightOptions weight_options(const LoadOptions& options, Placement placement) {
         weights.type = parse_matrix_type(options.type);
     }
     weights.stream_blocks = placement == Placement::streamed;
+    weights.unpack = placement == Placement::unpacked;
     weights.repack = options.repack;
     return weights;
 }
@@ -140,6 +141,17 @@ void Parts::free_all() {
     }
 }
 
+// Returns what it means, for a message.
+std::string Parts::take_smaller_placement(Part part) {
+    if (placement(part) == Placement::unpacked) {
+        set_placement(part, Placement::device);
+        return "its weights stay quantised";
+    }
+    const bool streams = placement(part) == Placement::device && part != Part::vae;
+    set_placement(part, streams ? Placement::streamed : Placement::cpu);
+    return streams ? "its blocks are streamed from RAM" : "it runs on the CPU";
+}
+
 bool Parts::make_room(Part part, const std::string& reason) {
     bool others = false;
     for (const Part other : {Part::text_encoder, Part::transformer, Part::vae}) {
@@ -151,9 +163,7 @@ bool Parts::make_room(Part part, const std::string& reason) {
         if (device_.is_cpu() || placement(part) == Placement::cpu) {
             return false;
         }
-        const bool streams = placement(part) == Placement::device && part != Part::vae;
-        set_placement(part, streams ? Placement::streamed : Placement::cpu);
-        next = streams ? "its blocks are streamed from RAM" : "it runs on the CPU";
+        next = take_smaller_placement(part);
     }
     log(LogLevel::warning,
         concat("not enough memory for the ", to_string(part), " (", reason, "): ", next));

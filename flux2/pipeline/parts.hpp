@@ -26,6 +26,7 @@ const char* to_string(Part part);
 
 // From the fastest to the smallest.
 enum class Placement {
+    unpacked,  // weights on the device, quantised ones unpacked to what it multiplies fastest
     device,    // weights on the device
     streamed,  // weights in RAM, blocks on the device in turn
     cpu,       // everything in RAM
@@ -80,6 +81,7 @@ class Parts {
     static size_t index(Part part) { return static_cast<size_t>(part); }
     template <typename Make>
     void load(Part part, const Make& make);
+    std::string take_smaller_placement(Part part);
     bool make_room(Part part, const std::string& reason);
     bool is_loaded(Part part) const;
 
@@ -87,7 +89,8 @@ class Parts {
     const LoadOptions& options_;
     Backend device_;
     std::optional<Backend> cpu_;  // for parts that do not fit the device
-    std::array<Placement, kParts> placement_ = {};
+    std::array<Placement, kParts> placement_ = {Placement::device, Placement::device,
+                                                Placement::device};
     std::unique_ptr<Qwen3> text_encoder_;
     std::unique_ptr<Transformer> transformer_;
     std::unique_ptr<Vae> vae_;

@@ -129,7 +129,8 @@ void Pipeline::Impl::check_memory(const Job& job) {
             parts.set_placement(part, chosen);
             log(LogLevel::info,
                 concat("the ", to_string(part), " is ",
-                       chosen == Placement::device     ? "held on "
+                       chosen == Placement::unpacked   ? "held in BF16 on "
+                       : chosen == Placement::device   ? "held on "
                        : chosen == Placement::streamed ? "streamed from RAM to "
                                                        : "run on the CPU, as it does not fit ",
                        parts.device()));

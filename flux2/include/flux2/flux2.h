@@ -171,6 +171,7 @@ typedef struct flux2_load_options {
     flux2_progress progress;    // of all pictures of this pipeline; null: none
     void* progress_data;        // handed to it
     bool repack;  // on a CPU, lay matrices out anew where that is faster and RAM suffices
+    bool unpack;  // on an NVIDIA GPU, unpack quantised matrices to BF16 when there is room
 } flux2_load_options;
 
 void flux2_load_options_init(flux2_load_options* options, size_t size);

@@ -1,0 +1,298 @@
+#include "compute/token_nodes.hpp"
+
+#include "compute/rows.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace flux2::own {
+namespace {
+
+// A head of token i of x [head_dim, n_head, n].
+Row head_of(const ggml_tensor* x, int64_t head, int64_t i) {
+    return read_row(x, bytes_at(head, x->nb[1]) + bytes_at(i, x->nb[2]), x->ne[0]);
+}
+
+float dot(const Row& a, const Row& b) {
+    return std::inner_product(a.begin(), a.end(), b.begin(), 0.0f);
+}
+
+float root_mean_square(const Row& x, float eps) {
+    return std::sqrt(dot(x, x) / static_cast<float>(x.size()) + eps);
+}
+
+}  // namespace
+
+ggml_tensor* linear(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
+    return own_node(g, {"linear", to, {w->ne[1], x->ne[1], 1, 1}}, {w, x}, linear_on_cpu,
+                    LinearParams{.transposed = false, .factor = 1});
+}
+
+ggml_tensor* linear_transposed(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to,
+                               float factor) {
+    return own_node(g, {"linear", to, {w->ne[0], x->ne[1], 1, 1}}, {w, x}, linear_on_cpu,
+                    LinearParams{.transposed = true, .factor = factor});
+}
+
+void linear_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+    const ggml_tensor* w = y->src[0];
+    const auto params = params_of<LinearParams>(y);
+    share(y->ne[1], ith, nth, [&](int64_t i) {
+        const Row in = row_of(y->src[1], i);
+        Row out(static_cast<size_t>(y->ne[0]));
+        for (int64_t j = 0; j < w->ne[1]; ++j) {
+            const Row weights = row_of(w, j);
+            if (!params.transposed) {
+                out[static_cast<size_t>(j)] = params.factor * dot(weights, in);
+                continue;
+            }
+            for (size_t k = 0; k < out.size(); ++k) {
+                out[k] += params.factor * weights[k] * in[static_cast<size_t>(j)];
+            }
+        }
+        set_row(y, i, out);
+    });
+}
+
+ggml_tensor* modulate(Graph& g, ggml_tensor* x, std::span<const ModSpan> spans, ggml_type to) {
+    constexpr float kEps = 1e-6f;
+    const Mod& a = spans.front().mod;
+    const Mod b = spans.size() > 1 ? spans[1].mod : Mod{};
+    return own_node(g, {"modulate", to, {x->ne[0], x->ne[1], 1, 1}},
+                    {x, a.scale, a.shift, b.scale, b.shift}, norm_on_cpu,
+                    NormParams{.n_first = spans.front().n, .eps = kEps, .centred = true});
+}
+
+ggml_tensor* rms_norm(Graph& g, ggml_tensor* x, ggml_tensor* scale, float eps, ggml_type to) {
+    return own_node(g, {"rms norm", to, {x->ne[0], x->ne[1], 1, 1}}, {x, scale}, norm_on_cpu,
+                    NormParams{.n_first = x->ne[1], .eps = eps, .centred = false});
+}
+
+void norm_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+    const auto params = params_of<NormParams>(y);
+    share(y->ne[1], ith, nth, [&](int64_t i) {
+        const int span = i < params.n_first ? 0 : 1;
+        Row x = row_of(y->src[0], i);
+        if (params.centred) {
+            const float mean =
+                std::accumulate(x.begin(), x.end(), 0.0f) / static_cast<float>(x.size());
+            for (float& value : x) {
+                value -= mean;
+            }
+        }
+        const float size = root_mean_square(x, params.eps);
+        const Row scale = row_of(y->src[1 + 2 * span], 0);
+        const Row shift = params.centred ? row_of(y->src[2 + 2 * span], 0) : Row(x.size());
+        for (size_t j = 0; j < x.size(); ++j) {
+            x[j] = x[j] / size * (params.centred ? 1 + scale[j] : scale[j]) + shift[j];
+        }
+        set_row(y, i, x);
+    });
+}
+
+ggml_tensor* add_gated(Graph& g, ggml_tensor* x, ggml_tensor* branch,
+                       std::span<const ModSpan> spans) {
+    ggml_tensor* second = spans.size() > 1 ? spans[1].mod.gate : nullptr;
+    return own_node(g, {"add gated", GGML_TYPE_F32, {x->ne[0], x->ne[1], 1, 1}},
+                    {x, branch, spans.front().mod.gate, second}, add_gated_on_cpu,
+                    GateParams{.n_first = spans.front().n});
+}
+
+void add_gated_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+    const auto params = params_of<GateParams>(y);
+    share(y->ne[1], ith, nth, [&](int64_t i) {
+        Row x = row_of(y->src[0], i);
+        const Row branch = row_of(y->src[1], i);
+        const ggml_tensor* gate = y->src[i < params.n_first ? 2 : 3];
+        const Row factor = gate != nullptr ? row_of(gate, 0) : Row(x.size(), 1.0f);
+        for (size_t j = 0; j < x.size(); ++j) {
+            x[j] += factor[j] * branch[j];
+        }
+        set_row(y, i, x);
+    });
+}
+
+ggml_tensor* swiglu(Graph& g, ggml_tensor* gate, ggml_tensor* up, ggml_tensor* before,
+                    ggml_type to) {
+    const int64_t width = gate->ne[0] + (before != nullptr ? before->ne[0] : 0);
+    return own_node(g, {"swiglu", to, {width, gate->ne[1], 1, 1}}, {gate, up, before},
+                    swiglu_on_cpu, 0);
+}
+
+void swiglu_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+    share(y->ne[1], ith, nth, [&](int64_t i) {
+        Row row = y->src[2] != nullptr ? row_of(y->src[2], i) : Row();
+        const Row gate = row_of(y->src[0], i);
+        const Row up = row_of(y->src[1], i);
+        for (size_t j = 0; j < gate.size(); ++j) {
+            row.push_back(gate[j] / (1 + std::exp(-gate[j])) * up[j]);
+        }
+        set_row(y, i, row);
+    });
+}
+
+ggml_tensor* rope_table(Graph& g, std::span<ggml_tensor* const> axes, int64_t head_dim,
+                        float theta) {
+    ggml_tensor* a[4] = {};
+    std::copy(axes.begin(), axes.end(), a);
+    return own_node(g, {"rope table", GGML_TYPE_F32, {head_dim, axes.front()->ne[0], 1, 1}},
+                    {a[0], a[1], a[2], a[3]}, rope_table_on_cpu, RopeParams{theta});
+}
+
+void rope_table_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+    const float theta = params_of<RopeParams>(y).theta;
+    const auto n_axes = std::find(y->src, y->src + GGML_MAX_SRC, nullptr) - y->src;
+    const int64_t n_pairs = y->ne[0] / 2 / n_axes;  // of an axis
+    share(y->ne[1], ith, nth, [&](int64_t i) {
+        Row row;
+        for (int64_t j = 0; j < n_axes * n_pairs; ++j) {
+            const int32_t position = static_cast<const int32_t*>(y->src[j / n_pairs]->data)[i];
+            const float exponent = -static_cast<float>(j % n_pairs) / static_cast<float>(n_pairs);
+            const float angle = static_cast<float>(position) * std::pow(theta, exponent);
+            row.insert(row.end(), {std::cos(angle), std::sin(angle)});
+        }
+        set_row(y, i, row);
+    });
+}
+
+ggml_tensor* join_heads(Graph& g, std::span<const HeadsPart> parts, const Rope* rope, float eps) {
+    const HeadsPart& a = parts.front();
+    const HeadsPart b = parts.size() > 1 ? parts[1] : HeadsPart{};
+    const int64_t n = a.x->ne[2] + (b.x != nullptr ? b.x->ne[2] : 0);
+    return own_node(g, {"join heads", GGML_TYPE_BF16, {a.x->ne[0], a.x->ne[1], n, 1}},
+                    {a.x, a.norm, b.x, b.norm, rope != nullptr ? rope->table : nullptr},
+                    join_heads_on_cpu,
+                    HeadsParams{.n_parts = static_cast<int32_t>(parts.size()),
+                                .normalises = a.norm != nullptr,
+                                .turns = rope != nullptr,
+                                .halves = rope != nullptr && rope->halves,
+                                .eps = eps});
+}
+
+namespace {
+
+void turn(Row& head, const Row& table, bool halves) {
+    const size_t n_pairs = head.size() / 2;
+    for (size_t i = 0; i < n_pairs; ++i) {
+        float& x = head[halves ? i : 2 * i];
+        float& y = head[halves ? i + n_pairs : 2 * i + 1];
+        const float c = table[2 * i];
+        const float s = table[2 * i + 1];
+        const float turned = x * c - y * s;
+        y = x * s + y * c;
+        x = turned;
+    }
+}
+
+}  // namespace
+
+void join_heads_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+    const auto params = params_of<HeadsParams>(y);
+    const int sources = params.normalises ? 2 : 1;  // of a part
+    const ggml_tensor* table = params.turns ? y->src[params.n_parts * sources] : nullptr;
+    const int64_t n_first = y->src[0]->ne[2];
+    share(y->ne[2], ith, nth, [&](int64_t i) {
+        const int part = i < n_first ? 0 : 1;
+        const ggml_tensor* x = y->src[part * sources];
+        for (int64_t head = 0; head < y->ne[1]; ++head) {
+            Row row = head_of(x, head, i - part * n_first);
+            if (params.normalises) {
+                const Row norm = row_of(y->src[part * sources + 1], 0);
+                const float size = root_mean_square(row, params.eps);
+                for (size_t j = 0; j < row.size(); ++j) {
+                    row[j] = row[j] / size * norm[j];
+                }
+            }
+            if (params.turns) {
+                turn(row, row_of(table, i), params.halves);
+            }
+            write_row(y, bytes_at(head, y->nb[1]) + bytes_at(i, y->nb[2]), row);
+        }
+    });
+}
+
+ggml_tensor* attention(Graph& g, const AttentionInput& in) {
+    const bool has_kept = in.kept_k != nullptr;
+    const bool has_mask = in.mask != nullptr;
+    return own_node(g,
+                    {"attention", GGML_TYPE_BF16, {in.q->ne[0] * in.q->ne[1], in.q->ne[2], 1, 1}},
+                    {in.q, in.k, in.v, in.kept_k, in.kept_v, in.mask}, attention_on_cpu,
+                    AttentionParams{.n_main = in.n_main > 0 ? in.n_main : in.q->ne[2],
+                                    .has_kept = has_kept,
+                                    .has_mask = has_mask});
+}
+
+namespace {
+
+// Adds up one query's answer, a key at a time.
+class Answer {
+  public:
+    explicit Answer(const Row& query) : query_(query), sum_(query.size()) {}
+
+    void see(const Row& key, const Row& value, float mask) {
+        const float score = dot(query_, key) / std::sqrt(static_cast<float>(key.size())) + mask;
+        if (score == -std::numeric_limits<float>::infinity()) {
+            return;
+        }
+        const float highest = std::max(highest_, score);
+        const float factor = std::exp(highest_ - highest);
+        const float weight = std::exp(score - highest);
+        highest_ = highest;
+        total_ = total_ * factor + weight;
+        for (size_t i = 0; i < value.size(); ++i) {
+            sum_[i] = sum_[i] * factor + weight * value[i];
+        }
+    }
+
+    Row take() {
+        for (float& value : sum_) {
+            value /= total_;
+        }
+        return std::move(sum_);
+    }
+
+  private:
+    const Row& query_;
+    Row sum_;
+    float highest_ = -std::numeric_limits<float>::infinity();
+    float total_ = 0;
+};
+
+}  // namespace
+
+void attention_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+    const auto params = params_of<AttentionParams>(y);
+    const ggml_tensor *q = y->src[0], *k = y->src[1], *v = y->src[2];
+    const ggml_tensor* mask = params.has_mask ? y->src[params.has_kept ? 5 : 3] : nullptr;
+    const int64_t n_head = q->ne[1];
+    share(q->ne[2] * n_head, ith, nth, [&](int64_t i) {
+        const int64_t query = i / n_head;
+        const int64_t head = i % n_head;
+        const int64_t head_kv = head / (n_head / k->ne[1]);
+        const bool is_main = query < params.n_main;
+        const Row vector = head_of(q, head, query);
+        const Row masks = mask != nullptr ? row_of(mask, query) : Row(bytes_at(k->ne[2], 1));
+        Answer answer(vector);
+        for (int64_t j = is_main ? 0 : params.n_main; j < k->ne[2]; ++j) {
+            answer.see(head_of(k, head_kv, j), head_of(v, head_kv, j),
+                       masks[static_cast<size_t>(j)]);
+        }
+        for (int64_t j = 0; params.has_kept && is_main && j < y->src[3]->ne[2]; ++j) {
+            answer.see(head_of(y->src[3], head_kv, j), head_of(y->src[4], head_kv, j), 0.0f);
+        }
+        write_row(y, bytes_at(query, y->nb[1]) + bytes_at(head * q->ne[0], ggml_type_size(y->type)),
+                  answer.take());
+    });
+}
+
+bool nodes_support(int64_t head_dim, int64_t width) {
+    constexpr int64_t kMaxWidth = 8192;
+    return (head_dim == 32 || head_dim == 64 || head_dim == 128) && width % 8 == 0 &&
+           width <= kMaxWidth;
+}
+
+}  // namespace flux2::own
