@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 CMAKE_ARGS ?=
 PREFIX ?= /usr/local
 
-.PHONY: all setup test demo cuda metal vulkan asan fuzz bench quality format check install clean
+.PHONY: all setup test demo cuda cuda-check metal vulkan asan fuzz bench quality format check install clean
 
 all: setup
 	@mkdir -p build
@@ -23,6 +23,10 @@ demo: all
 cuda: setup
 	cmake --preset cuda $(CMAKE_ARGS)
 	cmake --build build-cuda -j $(JOBS)
+
+# Our kernels for every architecture they are written for, without a GPU.
+cuda-check:
+	scripts/cuda_check.sh
 
 metal vulkan: setup
 	cmake -B build-$@ -DFLUX2_$(shell echo $@ | tr a-z A-Z)=ON $(CMAKE_ARGS)
@@ -56,12 +60,12 @@ quality: all
 
 format:
 	scripts/setup.sh developer
-	git ls-files '*.cpp' '*.hpp' '*.c' '*.h' '*.cu' | xargs clang-format -i
+	git ls-files '*.cpp' '*.hpp' '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
 
 # Formatting and layers, without building anything.
 check:
 	scripts/setup.sh developer
-	git ls-files '*.cpp' '*.hpp' '*.c' '*.h' '*.cu' | xargs clang-format --dry-run --Werror
+	git ls-files '*.cpp' '*.hpp' '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run --Werror
 	.ci/layers.sh
 
 install: all

@@ -1,0 +1,245 @@
+#include "compute/cuda/backend.hpp"
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "compute/cuda/kernel_table.hpp"
+
+#include <ggml-backend-impl.h>
+#include <ggml-impl.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+namespace flux2::cuda {
+namespace {
+
+void require(cudaError_t status, const char* what) {
+    check(status == cudaSuccess, ErrorKind::backend, "CUDA: ", what,
+          " failed: ", cudaGetErrorString(status));
+}
+
+// ---- The device: ggml's, but it computes our nodes too ----
+
+ggml_backend_dev_t cuda_device(ggml_backend_dev_t device) {
+    return static_cast<ggml_backend_dev_t>(device->context);
+}
+
+ggml_backend_device_i device_interface() {
+    ggml_backend_device_i i = {};
+    i.get_name = [](ggml_backend_dev_t d) { return ggml_backend_dev_name(cuda_device(d)); };
+    i.get_description = [](ggml_backend_dev_t d) {
+        return ggml_backend_dev_description(cuda_device(d));
+    };
+    i.get_memory = [](ggml_backend_dev_t d, size_t* free, size_t* total) {
+        ggml_backend_dev_memory(cuda_device(d), free, total);
+    };
+    i.get_type = [](ggml_backend_dev_t d) { return ggml_backend_dev_type(cuda_device(d)); };
+    i.get_props = [](ggml_backend_dev_t d, ggml_backend_dev_props* props) {
+        ggml_backend_dev_get_props(cuda_device(d), props);
+    };
+    i.init_backend = [](ggml_backend_dev_t d, const char* params) {
+        return ggml_backend_dev_init(cuda_device(d), params);
+    };
+    i.get_buffer_type = [](ggml_backend_dev_t d) {
+        return ggml_backend_dev_buffer_type(cuda_device(d));
+    };
+    i.get_host_buffer_type = [](ggml_backend_dev_t d) {
+        return ggml_backend_dev_host_buffer_type(cuda_device(d));
+    };
+    i.supports_op = [](ggml_backend_dev_t d, const ggml_tensor* op) {
+        return op->op == GGML_OP_CUSTOM ? find_kernel(op) != nullptr
+                                        : ggml_backend_dev_supports_op(cuda_device(d), op);
+    };
+    i.supports_buft = [](ggml_backend_dev_t d, ggml_backend_buffer_type_t type) {
+        return ggml_backend_dev_supports_buft(cuda_device(d), type);
+    };
+    i.offload_op = [](ggml_backend_dev_t d, const ggml_tensor* op) {
+        return ggml_backend_dev_offload_op(cuda_device(d), op);
+    };
+    return i;
+}
+
+// One for each of ggml's devices, for as long as the program runs, as ggml's own are.
+ggml_backend_dev_t extended_device(ggml_backend_dev_t cuda) {
+    static std::map<ggml_backend_dev_t, ggml_backend_device> devices;
+    return &devices
+                .try_emplace(cuda, ggml_backend_device{.iface = device_interface(),
+                                                       .reg = ggml_backend_dev_backend_reg(cuda),
+                                                       .context = cuda})
+                .first->second;
+}
+
+// ---- The backend ----
+
+int find_number(ggml_backend_dev_t device) {
+    ggml_backend_dev_props props = {};
+    ggml_backend_dev_get_props(device, &props);
+    int number = -1;
+    return props.device_id != nullptr &&
+                   cudaDeviceGetByPCIBusId(&number, props.device_id) == cudaSuccess
+               ? number
+               : -1;
+}
+
+int compute_capability(int device) {
+    int major = 0;
+    int minor = 0;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    return 10 * major + minor;
+}
+
+// Two streams: ggml's and ours. Whenever work changes over to the other one, that one waits for
+// everything the first was given.
+class Streams {
+  public:
+    Streams(ggml_backend_ptr cuda, int device)
+        : cuda_(std::move(cuda)),
+          device_(device),
+          theirs_done_(ggml_backend_event_new(ggml_backend_get_device(cuda_.get()))),
+          ours_done_(ggml_backend_event_new(ggml_backend_get_device(cuda_.get()))) {
+        constexpr int kHopper = 90;
+        context_.hopper = compute_capability(device) == kHopper;
+        require(cudaSetDevice(device), "choosing the device");
+        require(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking),
+                "making a stream");
+        require(cudaMalloc(&context_.scratch, kScratchBytes), "making room for a kernel");
+        check(cublasCreate(&context_.blas) == CUBLAS_STATUS_SUCCESS, ErrorKind::backend,
+              "cuBLAS could not be started; is there memory left on the device?");
+        cublasSetStream(context_.blas, context_.stream);
+    }
+
+    ~Streams() {
+        cudaSetDevice(device_);
+        cudaStreamSynchronize(context_.stream);
+        cublasDestroy(context_.blas);
+        cudaFree(context_.scratch);
+        cudaStreamDestroy(context_.stream);
+    }
+
+    Streams(const Streams&) = delete;
+    Streams& operator=(const Streams&) = delete;
+
+    ggml_backend_t cuda() const { return cuda_.get(); }
+
+    ggml_status compute(ggml_cgraph& graph) {
+        cudaSetDevice(device_);
+        for (int i = 0; i < graph.n_nodes; ++i) {
+            const Launch launch = find_kernel(graph.nodes[i]);
+            if (launch == nullptr) {
+                i = run_theirs(graph, i) - 1;
+                continue;
+            }
+            enter_ours();
+            const cudaError_t status = launch(context_, graph.nodes[i]);
+            if (status != cudaSuccess) {
+                log(LogLevel::error, concat("CUDA: ", graph.nodes[i]->name,
+                                            " failed: ", cudaGetErrorString(status)));
+                return GGML_STATUS_FAILED;
+            }
+        }
+        enter_theirs();  // so that whoever waits for theirs waits for all
+        return GGML_STATUS_SUCCESS;
+    }
+
+  private:
+    // Hands over ggml's nodes from i on, up to the next one of ours. Returns where that is.
+    int run_theirs(ggml_cgraph& graph, int begin) {
+        int end = begin;
+        bool computes = false;
+        for (; end < graph.n_nodes && find_kernel(graph.nodes[end]) == nullptr; ++end) {
+            computes = computes || !ggml_op_is_empty(graph.nodes[end]->op);
+        }
+        if (computes) {
+            enter_theirs();
+            ggml_cgraph stretch = graph;
+            stretch.nodes += begin;
+            stretch.n_nodes = end - begin;
+            stretch.n_leafs = 0;
+            stretch.uid = 0;
+            ggml_backend_graph_compute_async(cuda_.get(), &stretch);
+        }
+        return end;
+    }
+
+    void enter_ours() {
+        if (!in_ours_) {
+            ggml_backend_event_record(theirs_done_.get(), cuda_.get());
+            cudaStreamWaitEvent(context_.stream, event_of(theirs_done_));
+            in_ours_ = true;
+        }
+    }
+
+    void enter_theirs() {
+        if (in_ours_) {
+            cudaEventRecord(event_of(ours_done_), context_.stream);
+            ggml_backend_event_wait(cuda_.get(), ours_done_.get());
+            in_ours_ = false;
+        }
+    }
+
+    static cudaEvent_t event_of(const ggml_backend_event_ptr& event) {
+        return static_cast<cudaEvent_t>(event->context);
+    }
+
+    ggml_backend_ptr cuda_;
+    int device_;
+    ggml_backend_event_ptr theirs_done_, ours_done_;
+    Context context_;
+    bool in_ours_ = false;
+};
+
+Streams& streams_of(ggml_backend_t backend) {
+    return *static_cast<Streams*>(backend->context);
+}
+
+ggml_backend_i backend_interface() {
+    ggml_backend_i i = {};
+    i.get_name = [](ggml_backend_t b) { return ggml_backend_name(streams_of(b).cuda()); };
+    i.free = [](ggml_backend_t b) {
+        delete &streams_of(b);
+        delete b;
+    };
+    i.set_tensor_async = [](ggml_backend_t b, ggml_tensor* tensor, const void* data, size_t offset,
+                            size_t size) {
+        ggml_backend_tensor_set_async(streams_of(b).cuda(), tensor, data, offset, size);
+    };
+    i.get_tensor_async = [](ggml_backend_t b, const ggml_tensor* tensor, void* data, size_t offset,
+                            size_t size) {
+        ggml_backend_tensor_get_async(streams_of(b).cuda(), tensor, data, offset, size);
+    };
+    i.synchronize = [](ggml_backend_t b) { ggml_backend_synchronize(streams_of(b).cuda()); };
+    i.graph_compute = [](ggml_backend_t b, ggml_cgraph* graph) {
+        return streams_of(b).compute(*graph);
+    };
+    return i;
+}
+
+ggml_guid_t guid() {
+    static ggml_guid id = {'f', 'l', 'u', 'x', '2', '-', 'c', 'u', 'd', 'a'};
+    return &id;
+}
+
+}  // namespace
+
+bool runs_on(ggml_backend_dev_t device) {
+    constexpr int kOldest = 80;
+    const std::string name = ggml_backend_reg_name(ggml_backend_dev_backend_reg(device));
+    if (name != "CUDA") {
+        return false;
+    }
+    const int number = find_number(device);
+    return number >= 0 && compute_capability(number) >= kOldest;
+}
+
+ggml_backend_ptr extend(ggml_backend_ptr cuda) {
+    const ggml_backend_dev_t device = ggml_backend_get_device(cuda.get());
+    auto streams = std::make_unique<Streams>(std::move(cuda), find_number(device));
+    return ggml_backend_ptr(new ggml_backend{.guid = guid(),
+                                             .iface = backend_interface(),
+                                             .device = extended_device(device),
+                                             .context = streams.release()});
+}
+
+}  // namespace flux2::cuda

@@ -1,0 +1,16 @@
+// ggml's CUDA backend with our kernels beside it: a backend that shares the other's buffers, runs
+// our own nodes (compute/own_node) on a stream of its own and hands the stretches of ggml's nodes
+// between them to ggml.
+#pragma once
+
+#include <ggml-cpp.h>
+
+namespace flux2::cuda {
+
+// Whether our kernels run on the device: an NVIDIA GPU from sm_80 on.
+bool runs_on(ggml_backend_dev_t device);
+
+// Takes over a backend of such a device. Throws backend.
+ggml_backend_ptr extend(ggml_backend_ptr cuda);
+
+}  // namespace flux2::cuda

@@ -1,0 +1,20 @@
+// What our kernels run with on one GPU.
+#pragma once
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+namespace flux2::cuda {
+
+constexpr size_t kScratchBytes = size_t{4} << 20;
+
+struct Context {
+    cudaStream_t stream = nullptr;
+    cublasHandle_t blas = nullptr;
+    void* scratch = nullptr;  // for kernels that have two passes
+    bool hopper = false;      // sm_90, whose matrix units have kernels of their own
+};
+
+}  // namespace flux2::cuda

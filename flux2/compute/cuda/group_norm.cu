@@ -1,0 +1,291 @@
+#include "compute/cuda/group_norm.hpp"
+
+#include <algorithm>
+
+namespace flux2::cuda {
+namespace {
+
+constexpr int kNormThreads = 256;
+constexpr int kWarps = kNormThreads / 32;
+constexpr int kAtOnce = 4;  // pixels a thread has on their way from memory
+
+// Mean and sum of squared distances from it.
+struct Moments {
+    double mean, squares;
+};
+
+struct MeanAndScale {
+    float mean, scale;
+};
+
+// Pixels are cut into chunks, one for each block; their moments are joined later.
+constexpr int64_t kMostChunks = 2048;
+constexpr int64_t kLeastPixels = 32;
+
+struct NormPlan {
+    GroupNormArgs args;
+    int quads;      // of channels in a pixel: what one thread takes
+    int rows;       // pixels that a block takes at a time
+    int64_t chunk;  // pixels in a chunk
+    int64_t n_chunks;
+    Moments* moments;      // [n_chunks][kNormGroups]
+    MeanAndScale* joined;  // [kNormGroups]
+};
+
+// This thread's place in a block: four channels of every rows-th pixel.
+struct Place {
+    int quad, row;
+    bool idle;  // what is left when the channels do not divide the threads
+};
+
+__device__ Place place_in(const NormPlan& plan) {
+    const int thread = static_cast<int>(threadIdx.x);
+    return {thread % plan.quads, thread / plan.quads, thread / plan.quads >= plan.rows};
+}
+
+// ---- Moments of each chunk ----
+
+// Distances from a pivot and their squares, of four channels.
+struct QuadSums {
+    float4 sum = {}, squares = {};
+
+    __device__ void add(const float4& v, const float4& pivot) {
+        const float4 d = {v.x - pivot.x, v.y - pivot.y, v.z - pivot.z, v.w - pivot.w};
+        sum = {sum.x + d.x, sum.y + d.y, sum.z + d.z, sum.w + d.w};
+        squares = {squares.x + d.x * d.x, squares.y + d.y * d.y, squares.z + d.z * d.z,
+                   squares.w + d.w * d.w};
+    }
+};
+
+// A group's channels share one pivot, a value of its own: near enough for squares not to swamp the
+// spread.
+__device__ float4 pivot_of(const NormPlan& plan, const float* pixel, int quad) {
+    const int size = plan.args.channels / kNormGroups;
+    const int channel = quad * 4;
+    return {pixel[channel / size * size], pixel[(channel + 1) / size * size],
+            pixel[(channel + 2) / size * size], pixel[(channel + 3) / size * size]};
+}
+
+__device__ QuadSums sums_of_chunk(const NormPlan& plan, const Place& place, int64_t first,
+                                  int64_t end) {
+    const int64_t n = plan.args.channels;
+    const float* x = plan.args.x + place.quad * 4;
+    const float4 pivot = pivot_of(plan, plan.args.x + first * n, place.quad);
+    QuadSums sums;
+    int64_t pixel = first + place.row;
+    for (; pixel + (kAtOnce - 1) * plan.rows < end; pixel += kAtOnce * plan.rows) {
+        float4 v[kAtOnce];
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+            v[i] = *reinterpret_cast<const float4*>(x + (pixel + i * plan.rows) * n);
+        }
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+            sums.add(v[i], pivot);
+        }
+    }
+    for (; pixel < end; pixel += plan.rows) {
+        sums.add(*reinterpret_cast<const float4*>(x + pixel * n), pivot);
+    }
+    return sums;
+}
+
+// Sum over a warp; all lanes get it.
+__device__ double warp_sum(double v) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        v += __shfl_xor_sync(0xffffffff, v, step);
+    }
+    return v;
+}
+
+// Joins the threads' sums [2][rows][channels] to the moments of each group; a warp takes a group.
+__device__ void join_threads(const NormPlan& plan, const float* sums, int64_t first, int64_t end) {
+    const int n = plan.args.channels;
+    const int size = n / kNormGroups;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    for (int group = static_cast<int>(threadIdx.x) / 32; group < kNormGroups; group += kWarps) {
+        double sum = 0;
+        double squares = 0;
+        for (int i = lane; i < size * plan.rows; i += 32) {
+            const int at = i / size * n + group * size + i % size;
+            sum += static_cast<double>(sums[at]);
+            squares += static_cast<double>(sums[plan.rows * n + at]);
+        }
+        sum = warp_sum(sum);
+        squares = warp_sum(squares);
+        if (lane == 0) {
+            const auto count = static_cast<double>((end - first) * size);
+            const auto pivot = static_cast<double>(plan.args.x[first * n + group * size]);
+            plan.moments[static_cast<int64_t>(blockIdx.x) * kNormGroups + group] = {
+                pivot + sum / count, squares - sum * sum / count};
+        }
+    }
+}
+
+__global__ void __launch_bounds__(kNormThreads) take_moments(const NormPlan plan) {
+    __shared__ float4 sums[2 * kNormThreads];
+    const int64_t first = static_cast<int64_t>(blockIdx.x) * plan.chunk;
+    const int64_t end = min(plan.args.n_pixels, first + plan.chunk);
+    const Place place = place_in(plan);
+    if (!place.idle) {
+        const QuadSums mine = sums_of_chunk(plan, place, first, end);
+        sums[threadIdx.x] = mine.sum;
+        sums[plan.rows * plan.quads + static_cast<int>(threadIdx.x)] = mine.squares;
+    }
+    __syncthreads();
+    join_threads(plan, reinterpret_cast<const float*>(sums), first, end);
+}
+
+// ---- Moments of all pixels: one block for each group ----
+
+// Sum over the block; all threads get it.
+__device__ double block_sum(double v) {
+    __shared__ double warps[kWarps];
+    v = warp_sum(v);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) {
+        warps[threadIdx.x / 32] = v;
+    }
+    __syncthreads();
+    double sum = 0;
+    for (int i = 0; i < kWarps; ++i) {
+        sum += warps[i];
+    }
+    return sum;
+}
+
+__global__ void __launch_bounds__(kNormThreads) join_chunks(const NormPlan plan) {
+    const auto n_pixels = static_cast<double>(plan.args.n_pixels);
+    const auto size = static_cast<double>(plan.args.channels / kNormGroups);
+    const auto pixels_in = [&](int64_t i) {
+        return static_cast<double>(min(plan.chunk, plan.args.n_pixels - i * plan.chunk));
+    };
+    const Moments* moments = plan.moments + blockIdx.x;
+    double mean = 0;
+    for (int64_t i = threadIdx.x; i < plan.n_chunks; i += kNormThreads) {
+        mean += pixels_in(i) * moments[i * kNormGroups].mean;
+    }
+    mean = block_sum(mean) / n_pixels;
+    double squares = 0;
+    for (int64_t i = threadIdx.x; i < plan.n_chunks; i += kNormThreads) {
+        const Moments& part = moments[i * kNormGroups];
+        const double d = part.mean - mean;
+        squares += part.squares + pixels_in(i) * size * d * d;
+    }
+    const double variance = block_sum(squares) / (n_pixels * size);
+    if (threadIdx.x == 0) {
+        plan.joined[blockIdx.x] = {
+            static_cast<float>(mean),
+            static_cast<float>(1 / sqrt(variance + static_cast<double>(kNormEps)))};
+    }
+}
+
+// ---- Result ----
+
+struct Affine {
+    float mean, scale, bias;
+
+    template <bool silu>
+    __device__ float of(float v) const {
+        const float y = (v - mean) * scale + bias;
+        return (silu ? __fdividef(y, 1 + __expf(-y)) : y) * kScale;
+    }
+};
+
+__device__ Affine affine_of(const NormPlan& plan, int channel) {
+    const MeanAndScale group = plan.joined[channel / (plan.args.channels / kNormGroups)];
+    return {group.mean, group.scale * plan.args.weight[channel], plan.args.bias[channel]};
+}
+
+template <bool silu>
+__device__ void apply_to_quad(const Affine (&affine)[4], const float4& v, half* to) {
+    const half2 y[2] = {
+        __floats2half2_rn(affine[0].of<silu>(v.x), affine[1].of<silu>(v.y)),
+        __floats2half2_rn(affine[2].of<silu>(v.z), affine[3].of<silu>(v.w)),
+    };
+    *reinterpret_cast<uint2*>(to) = *reinterpret_cast<const uint2*>(y);
+}
+
+constexpr int kApplyRounds = 4;
+
+template <bool silu>
+__global__ void __launch_bounds__(kNormThreads) apply_norm(const NormPlan plan) {
+    const Place place = place_in(plan);
+    if (place.idle) {
+        return;
+    }
+    const int64_t n = plan.args.channels;
+    const float* x = plan.args.x + place.quad * 4;
+    half* y = plan.args.y + place.quad * 4;
+    Affine affine[4];
+    for (int i = 0; i < 4; ++i) {
+        affine[i] = affine_of(plan, place.quad * 4 + i);
+    }
+    // From the end on: there lies what the pass before has left in the cache.
+    const int64_t block = static_cast<int64_t>(gridDim.x) - 1 - blockIdx.x;
+    int64_t pixel = block * plan.rows * kAtOnce * kApplyRounds + place.row;
+    for (int round = 0; round < kApplyRounds; ++round, pixel += kAtOnce * plan.rows) {
+        float4 v[kAtOnce];
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+            const int64_t at = min(pixel + i * plan.rows, plan.args.n_pixels - 1);
+            v[i] = *reinterpret_cast<const float4*>(x + at * n);
+        }
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+            const int64_t at = pixel + i * plan.rows;
+            if (at < plan.args.n_pixels) {
+                apply_to_quad<silu>(affine, v[i], y + at * n);
+            }
+        }
+    }
+}
+
+// ---- Launch ----
+
+NormPlan plan_of(const GroupNormArgs& args) {
+    NormPlan plan = {};
+    plan.args = args;
+    plan.quads = args.channels / 4;
+    plan.rows = kNormThreads / plan.quads;
+    plan.chunk = std::max(kLeastPixels, (args.n_pixels + kMostChunks - 1) / kMostChunks);
+    plan.n_chunks = (args.n_pixels + plan.chunk - 1) / plan.chunk;
+    plan.moments = static_cast<Moments*>(args.workspace);
+    plan.joined = reinterpret_cast<MeanAndScale*>(plan.moments + plan.n_chunks * kNormGroups);
+    return plan;
+}
+
+bool is_valid(const GroupNormArgs& args) {
+    return args.n_pixels > 0 && args.channels > 0 && args.channels % kNormGroups == 0 &&
+           args.channels <= 4 * kNormThreads;
+}
+
+}  // namespace
+
+size_t group_norm_workspace_bytes(const GroupNormArgs& args) {
+    if (!is_valid(args)) {
+        return 0;
+    }
+    const auto n_chunks = static_cast<size_t>(plan_of(args).n_chunks);
+    return kNormGroups * (n_chunks * sizeof(Moments) + sizeof(MeanAndScale));
+}
+
+cudaError_t group_norm(const GroupNormArgs& args, cudaStream_t stream) {
+    if (!is_valid(args)) {
+        return cudaErrorInvalidValue;
+    }
+    const NormPlan plan = plan_of(args);
+    take_moments<<<static_cast<unsigned>(plan.n_chunks), kNormThreads, 0, stream>>>(plan);
+    join_chunks<<<kNormGroups, kNormThreads, 0, stream>>>(plan);
+    const int64_t pixels = static_cast<int64_t>(plan.rows) * kAtOnce * kApplyRounds;
+    const auto blocks = static_cast<unsigned>((args.n_pixels + pixels - 1) / pixels);
+    if (args.silu) {
+        apply_norm<true><<<blocks, kNormThreads, 0, stream>>>(plan);
+    } else {
+        apply_norm<false><<<blocks, kNormThreads, 0, stream>>>(plan);
+    }
+    return cudaGetLastError();
+}
+
+}  // namespace flux2::cuda

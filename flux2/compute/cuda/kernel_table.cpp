@@ -1,0 +1,281 @@
+#include "compute/cuda/kernel_table.hpp"
+
+#include "compute/cuda/attention.hpp"
+#include "compute/cuda/conv_hopper.hpp"
+#include "compute/cuda/group_norm.hpp"
+#include "compute/cuda/pixels.hpp"
+#include "compute/cuda/token_ops.hpp"
+#include "compute/picture_nodes.hpp"
+#include "compute/token_nodes.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace flux2::cuda {
+namespace {
+
+// ---- Tensors as kernels see them ----
+
+int as_int(int64_t value) {
+    return static_cast<int>(value);
+}
+
+const float* vector_of(const ggml_tensor* x) {
+    return x != nullptr ? static_cast<const float*>(x->data) : nullptr;
+}
+
+// x [width, n], or heads [head_dim, n_head, n] side by side
+Matrix matrix_of(const ggml_tensor* x, int token_axis = 1) {
+    return {.data = x->data,
+            .bf16 = x->type == GGML_TYPE_BF16,
+            .stride = static_cast<int64_t>(x->nb[token_axis] / ggml_type_size(x->type))};
+}
+
+MutableMatrix result_of(const ggml_tensor* y) {
+    return {.data = y->data,
+            .bf16 = y->type == GGML_TYPE_BF16,
+            .stride = static_cast<int64_t>(y->nb[1] / ggml_type_size(y->type))};
+}
+
+// ---- One function per node ----
+
+cudaDataType_t data_type(const ggml_tensor* x) {
+    switch (x->type) {
+        case GGML_TYPE_BF16:
+            return CUDA_R_16BF;
+        case GGML_TYPE_F16:
+            return CUDA_R_16F;
+        default:
+            return CUDA_R_32F;
+    }
+}
+
+// cuBLAS counts columns first, so w [in, out] is transposed to it.
+cudaError_t run_linear(const Context& context, const ggml_tensor* y) {
+    const ggml_tensor* w = y->src[0];
+    const ggml_tensor* x = y->src[1];
+    const auto params = params_of<own::LinearParams>(y);
+    const auto stride = [](const ggml_tensor* t) { return as_int(matrix_of(t).stride); };
+    const float zero = 0;
+    const cublasStatus_t status =
+        cublasGemmEx(context.blas, params.transposed ? CUBLAS_OP_N : CUBLAS_OP_T, CUBLAS_OP_N,
+                     as_int(y->ne[0]), as_int(y->ne[1]), as_int(x->ne[0]), &params.factor, w->data,
+                     data_type(w), stride(w), x->data, data_type(x), stride(x), &zero, y->data,
+                     data_type(y), stride(y), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaErrorUnknown;
+}
+
+cudaError_t run_norm(const Context& context, const ggml_tensor* y) {
+    const auto params = params_of<own::NormParams>(y);
+    const NormArgs args = {.x = matrix_of(y->src[0]),
+                           .y = result_of(y),
+                           .n = as_int(y->ne[1]),
+                           .n_first = as_int(params.n_first),
+                           .width = as_int(y->ne[0]),
+                           .eps = params.eps,
+                           .shift = {vector_of(y->src[2]), vector_of(y->src[4])},
+                           .scale = {vector_of(y->src[1]), vector_of(y->src[3])}};
+    return params.centred ? modulate(args, context.stream) : rms_norm(args, context.stream);
+}
+
+cudaError_t run_add_gated(const Context& context, const ggml_tensor* y) {
+    return add_gated({.x = vector_of(y->src[0]),
+                      .branch = matrix_of(y->src[1]),
+                      .y = static_cast<float*>(y->data),
+                      .n = as_int(y->ne[1]),
+                      .n_first = as_int(params_of<own::GateParams>(y).n_first),
+                      .width = as_int(y->ne[0]),
+                      .gate = {vector_of(y->src[2]), vector_of(y->src[3])}},
+                     context.stream);
+}
+
+cudaError_t run_swiglu(const Context& context, const ggml_tensor* y) {
+    const ggml_tensor* before = y->src[2];
+    return swiglu({.gate = matrix_of(y->src[0]),
+                   .up = matrix_of(y->src[1]),
+                   .before = before != nullptr ? matrix_of(before) : Matrix{},
+                   .y = result_of(y),
+                   .n = as_int(y->ne[1]),
+                   .width = as_int(y->src[0]->ne[0]),
+                   .before_width = before != nullptr ? as_int(before->ne[0]) : 0},
+                  context.stream);
+}
+
+cudaError_t run_rope_table(const Context& context, const ggml_tensor* y) {
+    RopeTableArgs args = {.n = as_int(y->ne[1]),
+                          .head_dim = as_int(y->ne[0]),
+                          .theta = params_of<own::RopeParams>(y).theta,
+                          .table = static_cast<float*>(y->data)};
+    while (args.n_axes < 4 && y->src[args.n_axes] != nullptr) {
+        args.axis[args.n_axes] = static_cast<const int32_t*>(y->src[args.n_axes]->data);
+        ++args.n_axes;
+    }
+    return rope_table(args, context.stream);
+}
+
+cudaError_t run_join_heads(const Context& context, const ggml_tensor* y) {
+    const auto params = params_of<own::HeadsParams>(y);
+    const int sources = params.normalises ? 2 : 1;  // of a part
+    HeadsArgs args = {.table = params.turns ? vector_of(y->src[params.n_parts * sources]) : nullptr,
+                      .halves = params.halves,
+                      .n_head = as_int(y->ne[1]),
+                      .head_dim = as_int(y->ne[0]),
+                      .eps = params.eps,
+                      .y = y->data};
+    for (int i = 0; i < params.n_parts; ++i) {
+        const ggml_tensor* x = y->src[i * sources];
+        args.part[i] = {.x = matrix_of(x, /*token_axis=*/2),
+                        .norm = params.normalises ? vector_of(y->src[i * sources + 1]) : nullptr,
+                        .n = as_int(x->ne[2])};
+    }
+    return join_heads(args, context.stream);
+}
+
+KeysValues keys_values(const ggml_tensor* k, const ggml_tensor* v) {
+    return {.k = static_cast<const __nv_bfloat16*>(k->data),
+            .v = static_cast<const __nv_bfloat16*>(v->data),
+            .k_stride = matrix_of(k, 2).stride,
+            .v_stride = matrix_of(v, 2).stride,
+            .n = as_int(k->ne[2])};
+}
+
+cudaError_t run_attention(const Context& context, const ggml_tensor* y) {
+    const auto params = params_of<own::AttentionParams>(y);
+    const ggml_tensor *q = y->src[0], *k = y->src[1];
+    const AttentionArgs args = {
+        .q = static_cast<const __nv_bfloat16*>(q->data),
+        .q_stride = matrix_of(q, 2).stride,
+        .own = keys_values(k, y->src[2]),
+        .kept = params.has_kept ? keys_values(y->src[3], y->src[4]) : KeysValues{},
+        .mask = params.has_mask ? vector_of(y->src[params.has_kept ? 5 : 3]) : nullptr,
+        .out = static_cast<__nv_bfloat16*>(y->data),
+        .out_stride = y->ne[0],
+        .n_queries = as_int(q->ne[2]),
+        .n_main = as_int(params.n_main),
+        .n_head = as_int(q->ne[1]),
+        .n_head_kv = as_int(k->ne[1]),
+        .head_dim = as_int(q->ne[0])};
+    return context.hopper && hopper_attention_supports(args)
+               ? hopper_attention(args, context.stream)
+               : attention(args, context.stream);
+}
+
+// ---- Pictures ----
+
+static_assert(kScale == own::kHalfScale);
+
+half* half_of(const ggml_tensor* x) {
+    return static_cast<half*>(x->data);
+}
+
+float* floats_of(const ggml_tensor* x) {
+    return static_cast<float*>(x->data);
+}
+
+cudaError_t run_planes_to_half(const Context& context, const ggml_tensor* y) {
+    const ggml_tensor* planes = y->src[0];
+    return planes_to_pixels({.planes = floats_of(planes),
+                             .pixels = half_of(y),
+                             .n_pixels = planes->ne[0] * planes->ne[1],
+                             .channels = as_int(planes->ne[2])},
+                            context.stream);
+}
+
+cudaError_t run_pixels_to_planes(const Context& context, const ggml_tensor* y) {
+    return pixels_to_planes({.pixels = floats_of(y->src[0]),
+                             .planes = floats_of(y),
+                             .n_pixels = y->ne[0] * y->ne[1],
+                             .channels = as_int(y->ne[2])},
+                            context.stream);
+}
+
+cudaError_t run_to_half(const Context& context, const ggml_tensor* y) {
+    return to_half({.x = floats_of(y->src[0]), .y = half_of(y), .n = ggml_nelements(y)},
+                   context.stream);
+}
+
+cudaError_t run_pack_kernel(const Context& context, const ggml_tensor* y) {
+    const ggml_tensor* kernel = y->src[0];
+    return pack_kernel({.weight = kernel->data,
+                        .weight_is_half = kernel->type == GGML_TYPE_F16,
+                        .packed = half_of(y),
+                        .in = as_int(kernel->ne[2]),
+                        .out = as_int(kernel->ne[3]),
+                        .kernel = as_int(kernel->ne[0])},
+                       context.stream);
+}
+
+cudaError_t run_conv(const Context& context, const ggml_tensor* y) {
+    const auto params = params_of<own::ConvParams>(y);
+    const ggml_tensor* x = y->src[0];
+    const ConvArgs args = {.x = half_of(x),
+                           .weight = half_of(y->src[1]),
+                           .bias = vector_of(y->src[2]),
+                           .skip = vector_of(y->src[3]),
+                           .y = y->data,
+                           .width = as_int(x->ne[1]),
+                           .height = as_int(x->ne[2]),
+                           .in = as_int(x->ne[0]),
+                           .out = as_int(y->ne[0]),
+                           .kernel = params.kernel,
+                           .stride = params.stride,
+                           .scale = params.scale};
+    return conv_hopper_suits(args) ? conv_hopper(args, context.stream) : conv(args, context.stream);
+}
+
+cudaError_t run_group_norm(const Context& context, const ggml_tensor* y) {
+    const GroupNormArgs args = {.x = floats_of(y->src[0]),
+                                .weight = vector_of(y->src[1]),
+                                .bias = vector_of(y->src[2]),
+                                .y = half_of(y),
+                                .workspace = context.scratch,
+                                .n_pixels = y->ne[1] * y->ne[2],
+                                .channels = as_int(y->ne[0]),
+                                .silu = params_of<own::GroupNormParams>(y).silu};
+    return group_norm_workspace_bytes(args) <= kScratchBytes ? group_norm(args, context.stream)
+                                                             : cudaErrorMemoryAllocation;
+}
+
+cudaError_t run_softmax(const Context& context, const ggml_tensor* y) {
+    const auto params = params_of<own::SoftmaxParams>(y);
+    return softmax_rows({.scores = floats_of(y->src[0]),
+                         .probabilities = half_of(y),
+                         .n_rows = y->ne[1],
+                         .n = y->ne[0],
+                         .factor = params.factor,
+                         .gain = params.gain},
+                        context.stream);
+}
+
+struct Entry {
+    ggml_custom_op_t function;
+    Launch launch;
+};
+
+constexpr Entry kTable[] = {
+    {own::linear_on_cpu, run_linear},
+    {own::norm_on_cpu, run_norm},
+    {own::add_gated_on_cpu, run_add_gated},
+    {own::swiglu_on_cpu, run_swiglu},
+    {own::rope_table_on_cpu, run_rope_table},
+    {own::join_heads_on_cpu, run_join_heads},
+    {own::attention_on_cpu, run_attention},
+    {own::planes_to_half_on_cpu, run_planes_to_half},
+    {own::pixels_to_planes_on_cpu, run_pixels_to_planes},
+    {own::to_half_on_cpu, run_to_half},
+    {own::pack_kernel_on_cpu, run_pack_kernel},
+    {own::conv_on_cpu, run_conv},
+    {own::group_norm_on_cpu, run_group_norm},
+    {own::softmax_on_cpu, run_softmax},
+};
+
+}  // namespace
+
+Launch find_kernel(const ggml_tensor* node) {
+    const ggml_custom_op_t function = function_of(node);
+    const auto found = std::find_if(std::begin(kTable), std::end(kTable),
+                                    [&](const Entry& entry) { return entry.function == function; });
+    return found != std::end(kTable) ? found->launch : nullptr;
+}
+
+}  // namespace flux2::cuda

@@ -1,0 +1,16 @@
+// Which kernel computes which of our nodes.
+#pragma once
+
+#include "compute/cuda/context.hpp"
+
+#include <ggml.h>
+
+namespace flux2::cuda {
+
+// Starts the node's kernel on the context's stream.
+using Launch = cudaError_t (*)(const Context& context, const ggml_tensor* node);
+
+// Null when it is none of our nodes.
+Launch find_kernel(const ggml_tensor* node);
+
+}  // namespace flux2::cuda

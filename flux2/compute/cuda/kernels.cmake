@@ -1,0 +1,30 @@
+# Our CUDA kernels and the backend that runs them, as part of flux2.
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES OR CMAKE_CUDA_ARCHITECTURES STREQUAL "52")
+    set(CMAKE_CUDA_ARCHITECTURES 75 80 86 89 90 120)
+endif()
+
+add_library(flux2_kernels OBJECT
+    compute/cuda/attention.cu
+    compute/cuda/conv.cu
+    compute/cuda/group_norm.cu
+    compute/cuda/pixels.cu
+    compute/cuda/token_ops.cu)
+# wgmma exists for sm_90a alone; other GPUs never get there.
+add_library(flux2_hopper_kernels OBJECT
+    compute/cuda/attention_hopper.cu
+    compute/cuda/conv_hopper.cu)
+set_target_properties(flux2_hopper_kernels PROPERTIES CUDA_ARCHITECTURES 90a-real)
+foreach(kernels flux2_kernels flux2_hopper_kernels)
+    target_include_directories(${kernels} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+    set_target_properties(${kernels} PROPERTIES CUDA_STANDARD 17)
+    target_link_libraries(${kernels} PRIVATE CUDA::cudart)
+endforeach()
+
+target_sources(flux2 PRIVATE
+    compute/cuda/backend.cpp compute/cuda/kernel_table.cpp
+    $<TARGET_OBJECTS:flux2_kernels> $<TARGET_OBJECTS:flux2_hopper_kernels>)
+target_compile_definitions(flux2 PRIVATE FLUX2_KERNELS)
+target_link_libraries(flux2 PRIVATE
+    $<BUILD_INTERFACE:flux2_ggml_backend> $<BUILD_INTERFACE:CUDA::cudart> $<BUILD_INTERFACE:CUDA::cublas>)

@@ -1,0 +1,23 @@
+// The driver's function that describes tensors to the copy engine; the runtime library has none.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+namespace flux2::cuda {
+
+using EncodeTensorMap = decltype(&cuTensorMapEncodeTiled);
+
+// Null when the driver does not have it.
+inline EncodeTensorMap find_encode_tensor_map() {
+    constexpr unsigned kSince = 12000;
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found = {};
+    const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                                kSince, cudaEnableDefault, &found);
+    return status == cudaSuccess && found == cudaDriverEntryPointSuccess
+               ? reinterpret_cast<EncodeTensorMap>(function)
+               : nullptr;
+}
+
+}  // namespace flux2::cuda

@@ -1,0 +1,315 @@
+#include "compute/cuda/token_ops.hpp"
+
+#include <cuda_bf16.h>
+
+namespace flux2::cuda {
+namespace {
+
+// ---- Four values at a time ----
+
+template <typename T>
+__device__ float4 load_four(const void* data, int64_t i) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+        return reinterpret_cast<const float4*>(static_cast<const float*>(data) + i)[0];
+    } else {
+        const uint2 bits =
+            reinterpret_cast<const uint2*>(static_cast<const __nv_bfloat16*>(data) + i)[0];
+        const float2 low = __bfloat1622float2(reinterpret_cast<const __nv_bfloat162&>(bits.x));
+        const float2 high = __bfloat1622float2(reinterpret_cast<const __nv_bfloat162&>(bits.y));
+        return {low.x, low.y, high.x, high.y};
+    }
+}
+
+template <typename T>
+__device__ void store_four(void* data, int64_t i, const float4& v) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+        reinterpret_cast<float4*>(static_cast<float*>(data) + i)[0] = v;
+    } else {
+        const __nv_bfloat162 low = __floats2bfloat162_rn(v.x, v.y);
+        const __nv_bfloat162 high = __floats2bfloat162_rn(v.z, v.w);
+        reinterpret_cast<uint2*>(static_cast<__nv_bfloat16*>(data) + i)[0] = {
+            reinterpret_cast<const uint32_t&>(low), reinterpret_cast<const uint32_t&>(high)};
+    }
+}
+
+template <typename F>
+__device__ float4 for_each(const float4& a, const F& f) {
+    return {f(a.x), f(a.y), f(a.z), f(a.w)};
+}
+
+__device__ float4 operator+(const float4& a, const float4& b) {
+    return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+}
+
+__device__ float4 operator*(const float4& a, const float4& b) {
+    return {a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w};
+}
+
+__device__ float total(const float4& a) {
+    return a.x + a.y + a.z + a.w;
+}
+
+// Calls f with the types that two matrices have.
+template <typename F>
+cudaError_t with_types(bool in_bf16, bool out_bf16, const F& f) {
+    if (in_bf16) {
+        return out_bf16 ? f(__nv_bfloat16(), __nv_bfloat16()) : f(__nv_bfloat16(), float());
+    }
+    return out_bf16 ? f(float(), __nv_bfloat16()) : f(float(), float());
+}
+
+// ---- Norms: a block a token, whose values stay in registers ----
+
+constexpr int kNormThreads = 256;
+constexpr int kMaxFours = 8;  // of a thread, so rows of at most 8192
+
+__device__ float sum_of_block(float value) {
+    __shared__ float parts[kNormThreads / 32];
+    for (int distance = 16; distance > 0; distance /= 2) {
+        value += __shfl_xor_sync(~0u, value, distance);
+    }
+    __syncthreads();  // the sum before this one was read by all
+    if (threadIdx.x % 32 == 0) {
+        parts[threadIdx.x / 32] = value;
+    }
+    __syncthreads();
+    float sum = 0;
+    for (const float part : parts) {
+        sum += part;
+    }
+    return sum;
+}
+
+template <typename In, typename Out, bool kCentred>
+__global__ void __launch_bounds__(kNormThreads) norm(const __grid_constant__ NormArgs args) {
+    const int token = blockIdx.x;
+    const int set = token < args.n_first ? 0 : 1;
+    const int n_fours = args.width / 4;
+    float4 x[kMaxFours];
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kMaxFours; ++i) {
+        const int four = threadIdx.x + i * kNormThreads;
+        x[i] = four < n_fours ? load_four<In>(args.x.data, token * args.x.stride + 4 * four)
+                              : float4{0, 0, 0, 0};
+        sum += total(x[i]);
+    }
+    const float mean = kCentred ? sum_of_block(sum) / args.width : 0;
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < kMaxFours; ++i) {
+        if (threadIdx.x + i * kNormThreads < n_fours) {
+            x[i] = for_each(x[i], [&](float v) { return v - mean; });
+            squares += total(x[i] * x[i]);
+        }
+    }
+    const float factor = rsqrtf(sum_of_block(squares) / args.width + args.eps);
+#pragma unroll
+    for (int i = 0; i < kMaxFours; ++i) {
+        const int four = threadIdx.x + i * kNormThreads;
+        if (four >= n_fours) {
+            break;
+        }
+        float4 y = for_each(x[i], [&](float v) { return v * factor; });
+        const float4 scale = load_four<float>(args.scale[set], 4 * four);
+        if constexpr (kCentred) {
+            const float4 shift = load_four<float>(args.shift[set], 4 * four);
+            y = y * for_each(scale, [](float v) { return 1 + v; }) + shift;
+        } else {
+            y = y * scale;
+        }
+        store_four<Out>(args.y.data, token * args.y.stride + 4 * four, y);
+    }
+}
+
+template <bool kCentred>
+cudaError_t launch_norm(const NormArgs& args, cudaStream_t stream) {
+    if (args.width % 4 != 0 || args.width > 4 * kMaxFours * kNormThreads) {
+        return cudaErrorInvalidValue;
+    }
+    return with_types(args.x.bf16, args.y.bf16, [&](auto in, auto out) {
+        norm<decltype(in), decltype(out), kCentred><<<args.n, kNormThreads, 0, stream>>>(args);
+        return cudaGetLastError();
+    });
+}
+
+// ---- Value by value ----
+
+constexpr int kThreads = 256;
+
+// A thread has four values of a row; blocks are rows by stretches of a row.
+struct Place {
+    int64_t token;
+    int column;
+};
+
+__device__ Place place() {
+    return {blockIdx.x, static_cast<int>((blockIdx.y * kThreads + threadIdx.x) * 4)};
+}
+
+dim3 grid(int n, int width) {
+    return dim3(static_cast<unsigned>(n),
+                static_cast<unsigned>((width / 4 + kThreads - 1) / kThreads));
+}
+
+template <typename In>
+__global__ void __launch_bounds__(kThreads) gate_kernel(const __grid_constant__ GateArgs args) {
+    const auto [token, column] = place();
+    if (column >= args.width) {
+        return;
+    }
+    float4 y = load_four<In>(args.branch.data, token * args.branch.stride + column);
+    const float* gate = args.gate[token < args.n_first ? 0 : 1];
+    if (gate != nullptr) {
+        y = y * load_four<float>(gate, column);
+    }
+    const int64_t i = token * args.width + column;
+    store_four<float>(args.y, i, y + load_four<float>(args.x, i));
+}
+
+template <typename In, typename Out>
+__global__ void __launch_bounds__(kThreads) swiglu_kernel(const __grid_constant__ SwigluArgs args) {
+    const auto [token, column] = place();
+    const int64_t to = token * args.y.stride + column;
+    if (column < args.before_width) {
+        store_four<Out>(args.y.data, to,
+                        load_four<In>(args.before.data, token * args.before.stride + column));
+        return;
+    }
+    const int i = column - args.before_width;
+    if (i >= args.width) {
+        return;
+    }
+    const float4 gate = load_four<In>(args.gate.data, token * args.gate.stride + i);
+    const float4 up = load_four<In>(args.up.data, token * args.up.stride + i);
+    store_four<Out>(args.y.data, to,
+                    up * for_each(gate, [](float v) { return v / (1 + __expf(-v)); }));
+}
+
+// ---- Heads ----
+
+__global__ void rope_table_kernel(const __grid_constant__ RopeTableArgs args) {
+    const int n_pairs = args.head_dim / 2;
+    const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i >= args.n * n_pairs) {
+        return;
+    }
+    const int token = i / n_pairs;
+    const int pairs_of_axis = n_pairs / args.n_axes;
+    const int axis = i % n_pairs / pairs_of_axis;
+    const int pair = i % n_pairs % pairs_of_axis;
+    const float exponent = -static_cast<float>(pair) / static_cast<float>(pairs_of_axis);
+    const float angle = static_cast<float>(args.axis[axis][token]) * powf(args.theta, exponent);
+    args.table[2 * i] = cosf(angle);
+    args.table[2 * i + 1] = sinf(angle);
+}
+
+constexpr int kMaxPairs = 4;  // of a thread, so heads of at most 256
+
+template <typename T>
+__device__ float load_one(const void* data, int64_t i) {
+    return static_cast<float>(static_cast<const T*>(data)[i]);
+}
+
+// A block a token, a warp a head, a pair of values a thread and round.
+template <typename In>
+__global__ void __launch_bounds__(kThreads)
+    heads_kernel(const __grid_constant__ HeadsArgs args, int which, int first_token) {
+    const HeadsArgs::Part& part = args.part[which];
+    const int token = blockIdx.x;
+    const int lane = threadIdx.x % 32;
+    const int n_pairs = args.head_dim / 2;
+    const int distance = args.halves ? n_pairs : 1;
+    const int step = args.halves ? 1 : 2;
+    for (int head = threadIdx.x / 32; head < args.n_head; head += kThreads / 32) {
+        const int64_t from = token * part.x.stride + head * args.head_dim;
+        float2 x[kMaxPairs];
+        float squares = 0;
+#pragma unroll
+        for (int i = 0; i < kMaxPairs; ++i) {
+            const int pair = lane + 32 * i;
+            if (pair < n_pairs) {
+                x[i] = {load_one<In>(part.x.data, from + pair * step),
+                        load_one<In>(part.x.data, from + pair * step + distance)};
+                squares += x[i].x * x[i].x + x[i].y * x[i].y;
+            }
+        }
+        for (int other = 16; other > 0; other /= 2) {
+            squares += __shfl_xor_sync(~0u, squares, other);
+        }
+        const float factor = rsqrtf(squares / args.head_dim + args.eps);
+        auto* y = static_cast<__nv_bfloat16*>(args.y) +
+                  (int64_t{first_token + token} * args.n_head + head) * args.head_dim;
+#pragma unroll
+        for (int i = 0; i < kMaxPairs; ++i) {
+            const int pair = lane + 32 * i;
+            if (pair >= n_pairs) {
+                break;
+            }
+            float2 v = x[i];
+            if (part.norm != nullptr) {
+                v.x *= factor * part.norm[pair * step];
+                v.y *= factor * part.norm[pair * step + distance];
+            }
+            if (args.table != nullptr) {
+                const float2 turn = reinterpret_cast<const float2*>(
+                    args.table)[int64_t{first_token + token} * n_pairs + pair];
+                v = {v.x * turn.x - v.y * turn.y, v.x * turn.y + v.y * turn.x};
+            }
+            y[pair * step] = __float2bfloat16(v.x);
+            y[pair * step + distance] = __float2bfloat16(v.y);
+        }
+    }
+}
+
+}  // namespace
+
+cudaError_t modulate(const NormArgs& args, cudaStream_t stream) {
+    return launch_norm<true>(args, stream);
+}
+
+cudaError_t rms_norm(const NormArgs& args, cudaStream_t stream) {
+    return launch_norm<false>(args, stream);
+}
+
+cudaError_t add_gated(const GateArgs& args, cudaStream_t stream) {
+    if (args.branch.bf16) {
+        gate_kernel<__nv_bfloat16><<<grid(args.n, args.width), kThreads, 0, stream>>>(args);
+    } else {
+        gate_kernel<float><<<grid(args.n, args.width), kThreads, 0, stream>>>(args);
+    }
+    return cudaGetLastError();
+}
+
+cudaError_t swiglu(const SwigluArgs& args, cudaStream_t stream) {
+    return with_types(args.gate.bf16, args.y.bf16, [&](auto in, auto out) {
+        swiglu_kernel<decltype(in), decltype(out)>
+            <<<grid(args.n, args.before_width + args.width), kThreads, 0, stream>>>(args);
+        return cudaGetLastError();
+    });
+}
+
+cudaError_t rope_table(const RopeTableArgs& args, cudaStream_t stream) {
+    const int n = args.n * args.head_dim / 2;
+    rope_table_kernel<<<(n + kThreads - 1) / kThreads, kThreads, 0, stream>>>(args);
+    return cudaGetLastError();
+}
+
+cudaError_t join_heads(const HeadsArgs& args, cudaStream_t stream) {
+    if (args.head_dim % 2 != 0 || args.head_dim > 64 * kMaxPairs) {
+        return cudaErrorInvalidValue;
+    }
+    int first = 0;
+    for (int i = 0; i < 2; ++i) {
+        const HeadsArgs::Part& part = args.part[i];
+        if (part.n > 0 && part.x.bf16) {
+            heads_kernel<__nv_bfloat16><<<part.n, kThreads, 0, stream>>>(args, i, first);
+        } else if (part.n > 0) {
+            heads_kernel<float><<<part.n, kThreads, 0, stream>>>(args, i, first);
+        }
+        first += part.n;
+    }
+    return cudaGetLastError();
+}
+
+}  // namespace flux2::cuda
