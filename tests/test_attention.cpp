@@ -1,6 +1,7 @@
 // Attention on the CPU against the formula in double precision.
 #include "base/random.hpp"
 #include "compute/cpu/attention.hpp"
+#include "compute/cpu/matrix_tiles.hpp"
 #include "compute/graph.hpp"
 
 #include <doctest/doctest.h>
@@ -18,7 +19,15 @@ struct Case {
     int64_t width, n_head, n_head_kv, n, n_kv;
     bool masked = false;
     float size = 1;  // of queries: large ones make one key win
+    bool in_16bit = false;
 };
+
+// The nearest number of 8 significant bits, of two equally near the even one.
+float rounded_to_bf16(float x) {
+    int exponent = 0;
+    const float mantissa = std::frexp(x, &exponent);
+    return std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
+}
 
 std::vector<float> random_values(int64_t n, uint64_t seed) {
     std::vector<float> values =
@@ -74,17 +83,17 @@ double plain_attention(const Case& c, const Data& x, int64_t h, int64_t i, int64
     return result / sum;
 }
 
-void check_case(const Case& c, int n_threads) {
-    CAPTURE(c.width);
-    CAPTURE(c.n);
-    CAPTURE(c.n_kv);
-    CAPTURE(n_threads);
+Data random_data(const Case& c) {
     Data x{random_values(c.width * c.n_head * c.n, 1),
            random_values(c.width * c.n_head_kv * c.n_kv, 2),
            random_values(c.width * c.n_head_kv * c.n_kv, 3), some_mask(c)};
     for (float& value : x.q) {
         value *= c.size;
     }
+    return x;
+}
+
+HostTensor compute(const Case& c, const Data& x, int n_threads) {
     const Backend backend("CPU", n_threads);
     Graph g(backend, 64);
     ggml_tensor* q = g.input_f32("q", {c.width, c.n_head, c.n});
@@ -94,7 +103,8 @@ void check_case(const Case& c, int n_threads) {
     ggml_tensor* v = ggml_view_3d(g, wide, c.width, c.n_head_kv, c.n_kv, wide->nb[1], wide->nb[2],
                                   static_cast<size_t>(c.width) * sizeof(float));
     ggml_tensor* mask = c.masked ? g.input_f32("mask", {c.n_kv, c.n}) : nullptr;
-    ggml_tensor* y = cpu::attention(g, q, k, v, mask);
+    ggml_tensor* y =
+        c.in_16bit ? cpu::attention_16bit(g, q, k, v) : cpu::attention(g, q, k, v, mask);
     g.finish(y);
     g.set(q, std::span<const float>(x.q));
     g.set(k, std::span<const float>(x.k));
@@ -109,20 +119,58 @@ void check_case(const Case& c, int n_threads) {
         g.set(mask, std::span<const float>(x.mask));
     }
     g.compute();
-    const HostTensor result = g.read(y);
+    return g.read(y);
+}
+
+// Calls f with result, channel, query and head of some results.
+template <typename F>
+void for_some(const Case& c, const HostTensor& result, const F& f) {
     REQUIRE(result.ne[0] == c.width * c.n_head);
     REQUIRE(result.ne[1] == c.n);
-    double worst = 0;
     for (int64_t i = 0; i < c.n; ++i) {
         for (int64_t h = 0; h < c.n_head; ++h) {
             for (int64_t d = 0; d < c.width; d += 7) {
                 const size_t at = static_cast<size_t>((i * c.n_head + h) * c.width + d);
-                worst = std::max(worst, std::abs(static_cast<double>(result.data[at]) -
-                                                 plain_attention(c, x, h, i, d)));
+                f(static_cast<double>(result.data[at]), h, i, d);
             }
         }
     }
+}
+
+void check_case(const Case& c, int n_threads) {
+    CAPTURE(c.width);
+    CAPTURE(c.n);
+    CAPTURE(c.n_kv);
+    CAPTURE(n_threads);
+    const Data x = random_data(c);
+    double worst = 0;
+    for_some(c, compute(c, x, n_threads), [&](double found, int64_t h, int64_t i, int64_t d) {
+        worst = std::max(worst, std::abs(found - plain_attention(c, x, h, i, d)));
+    });
     CHECK(worst < 2e-5 * static_cast<double>(std::max(c.size, 1.0f)));
+}
+
+// With values that BF16 holds exactly, what remains is the rounding of weights, by 2^-9 of
+// themselves and so much of the sum of weighted absolute values, and that of scores: queries and
+// keys have 15 bits, so scores of a size err by 1e-4 of it, rarely five times as much.
+void check_16bit_case(Case c, int n_threads) {
+    CAPTURE(c.width);
+    CAPTURE(c.n);
+    CAPTURE(c.n_kv);
+    CAPTURE(n_threads);
+    c.in_16bit = true;
+    Data x = random_data(c);
+    std::transform(x.v.begin(), x.v.end(), x.v.begin(), rounded_to_bf16);
+    Data absolute = x;
+    for (float& value : absolute.v) {
+        value = std::abs(value);
+    }
+    double worst = 0;
+    for_some(c, compute(c, x, n_threads), [&](double found, int64_t h, int64_t i, int64_t d) {
+        const double error = std::abs(found - plain_attention(c, x, h, i, d));
+        worst = std::max(worst, error / plain_attention(c, absolute, h, i, d));
+    });
+    CHECK(worst < 1.0 / 512 + 5e-4 * static_cast<double>(c.size));
 }
 
 TEST_CASE("attention on the CPU is the formula") {
@@ -148,6 +196,46 @@ TEST_CASE("a mask hides keys from single queries") {
 
 TEST_CASE("large scores neither overflow nor lose the winner") {
     check_case({.width = 64, .n_head = 1, .n_head_kv = 1, .n = 40, .n_kv = 700, .size = 100}, 2);
+}
+
+TEST_CASE("attention in 16 bits is the formula, but for the rounding") {
+    if (!cpu::has_matrix_tiles()) {
+        return;
+    }
+    for (const int n_threads : {1, 2, 3}) {
+        check_16bit_case({.width = 64, .n_head = 2, .n_head_kv = 2, .n = 50, .n_kv = 50},
+                         n_threads);
+        check_16bit_case({.width = 20, .n_head = 4, .n_head_kv = 2, .n = 7, .n_kv = 600},
+                         n_threads);
+    }
+    check_16bit_case({.width = 128, .n_head = 1, .n_head_kv = 1, .n = 1, .n_kv = 1}, 2);
+    check_16bit_case({.width = 18, .n_head = 3, .n_head_kv = 1, .n = 41, .n_kv = 1035}, 2);
+    check_16bit_case({.width = 64, .n_head = 1, .n_head_kv = 1, .n = 40, .n_kv = 700, .size = 100},
+                     2);
+}
+
+TEST_CASE("attention in 16 bits errs little, however large the scores") {
+    if (!cpu::has_matrix_tiles()) {
+        return;
+    }
+    for (const float size : {1.0f, 10.0f, 100.0f}) {
+        const Case c{.width = 128,
+                     .n_head = 2,
+                     .n_head_kv = 2,
+                     .n = 60,
+                     .n_kv = 300,
+                     .size = size,
+                     .in_16bit = true};
+        const Data x = random_data(c);
+        double square_error = 0;
+        double square = 0;
+        for_some(c, compute(c, x, 2), [&](double found, int64_t h, int64_t i, int64_t d) {
+            const double wanted = plain_attention(c, x, h, i, d);
+            square_error += (found - wanted) * (found - wanted);
+            square += wanted * wanted;
+        });
+        CHECK(std::sqrt(square_error / square) < 4e-3);
+    }
 }
 
 }  // namespace

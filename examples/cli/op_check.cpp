@@ -182,6 +182,26 @@ void add_token_cases(std::vector<Case>& cases) {
     }
 }
 
+// A feed-forward branch whose weights are so large that what is between them leaves the range of
+// F16 by far, and the residual stream as well.
+void add_scaled_weights_case(std::vector<Case>& cases) {
+    constexpr int64_t kWidth = 256;
+    constexpr int64_t kTokens = 33;
+    constexpr float kSize = 1000;
+    cases.push_back({"feed-forward", "weights times 1000", [](Trial& t) {
+                         Graph& g = t.graph();
+                         ggml_tensor* x = t.input({kWidth, kTokens, 1, 1}, kSize);
+                         const ModSpans mod = random_spans(t, kWidth, kTokens, kTokens);
+                         const auto w = [&] {
+                             return t.input({kWidth, kWidth, 1, 1}, kSize, GGML_TYPE_BF16);
+                         };
+                         ggml_tensor* y = modulate(g, x, mod);
+                         ggml_tensor* gate = linear_activations(g, w(), y);
+                         ggml_tensor* h = swiglu(g, gate, linear_activations(g, w(), y));
+                         return add_gated(g, x, linear_activations(g, w(), h), mod);
+                     }});
+}
+
 // Heads of n tokens, the first n_first of them apart; -> what attention reads
 ggml_tensor* random_heads(Trial& t, int64_t head_dim, int64_t n_head, int64_t n, int64_t n_first,
                           const Rope* rope) {
@@ -310,6 +330,7 @@ void add_picture_cases(std::vector<Case>& cases) {
 std::vector<Case> all_cases() {
     std::vector<Case> cases;
     add_token_cases(cases);
+    add_scaled_weights_case(cases);
     add_heads_cases(cases);
     add_attention_cases(cases);
     add_picture_cases(cases);

@@ -21,6 +21,7 @@
 #endif
 #ifdef __linux__
 #include <sched.h>
+#include <sys/auxv.h>
 #endif
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -159,6 +160,22 @@ int physical_cores() {
 }
 
 #endif
+
+bool cpu_multiplies_matrices() {
+#if defined(__linux__) && defined(__aarch64__)
+    constexpr unsigned long kBoth = 1UL << 13 | 1UL << 14;  // HWCAP2_I8MM, HWCAP2_BF16
+    return (getauxval(AT_HWCAP2) & kBoth) == kBoth;
+#elif defined(__APPLE__) && defined(__aarch64__)
+    const auto has = [](const char* feature) {
+        int value = 0;
+        size_t size = sizeof(value);
+        return sysctlbyname(feature, &value, &size, nullptr, 0) == 0 && value == 1;
+    };
+    return has("hw.optional.arm.FEAT_BF16") && has("hw.optional.arm.FEAT_I8MM");
+#else
+    return false;
+#endif
+}
 
 void return_unused_memory() {
 #ifdef __GLIBC__

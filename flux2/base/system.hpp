@@ -23,6 +23,9 @@ uint64_t available_ram_bytes();
 // gain nothing from the second.
 int physical_cores();
 
+// Whether the CPU has Arm's instructions for small matrices, of BF16 and of 8-bit integers.
+bool cpu_multiplies_matrices();
+
 // Whether the error stream is a terminal, where a progress bar makes sense.
 bool stderr_is_terminal();
 // Whether somebody types at the input.

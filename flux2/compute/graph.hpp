@@ -27,6 +27,7 @@ using Taps = std::map<std::string, HostTensor>;
 struct Form {
     Operations operations = Operations::stock;
     ggml_type activations = GGML_TYPE_F32;  // of what matrices are multiplied with
+    bool exact = true;  // matrices are F32, so attention must not be coarser either
 };
 
 // Converts to ggml_context*, so that ggml's ops and ours share their first argument.

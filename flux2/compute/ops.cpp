@@ -1,6 +1,7 @@
 #include "compute/ops.hpp"
 
 #include "compute/cpu/attention.hpp"
+#include "compute/cpu/matrix_tiles.hpp"
 #include "compute/token_nodes.hpp"
 
 #include <algorithm>
@@ -67,7 +68,8 @@ float attention_scale(const ggml_tensor* q) {
 
 ggml_tensor* plain_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {
     if (g.form().operations == Operations::cpu) {
-        return cpu::attention(g, q, k, v, nullptr);
+        return cpu::has_matrix_tiles() && !g.form().exact ? cpu::attention_16bit(g, q, k, v)
+                                                          : cpu::attention(g, q, k, v, nullptr);
     }
     ggml_tensor* o = ggml_flash_attn_ext(g, heads_last(g, q), heads_last(g, k), heads_last(g, v),
                                          nullptr, attention_scale(q), 0.0f, 0.0f);
@@ -120,16 +122,16 @@ ggml_tensor* stock_attention(Graph& g, const AttentionInput& in) {
 }  // namespace
 
 Form choose_form(const Backend& backend, const Weights& weights, int64_t head_dim, int64_t width) {
-    const Operations possible = backend.operations();
-    if (possible != Operations::cuda) {
-        return {possible, GGML_TYPE_F32};
+    Form form = {.operations = backend.operations(),
+                 .exact = weights.has_block_matrix(GGML_TYPE_F32)};
+    if (form.operations == Operations::cuda) {
+        if (form.exact || !own::nodes_support(head_dim, width)) {
+            form.operations = Operations::stock;
+        } else if (weights.has_only_block_matrices(GGML_TYPE_BF16)) {
+            form.activations = GGML_TYPE_BF16;
+        }
     }
-    // Attention in BF16 would be the coarsest part of a network in F32.
-    if (weights.has_block_matrix(GGML_TYPE_F32) || !own::nodes_support(head_dim, width)) {
-        return {Operations::stock, GGML_TYPE_F32};
-    }
-    return {possible,
-            weights.has_only_block_matrices(GGML_TYPE_BF16) ? GGML_TYPE_BF16 : GGML_TYPE_F32};
+    return form;
 }
 
 namespace {

@@ -50,12 +50,13 @@ struct LayerContext {
     ggml_tensor* mask;  // [n, n]
 };
 
+// Products stay F32: rounding them as well would double the error of 27 layers.
 // x [hidden, n] -> attention branch [hidden, n]
 ggml_tensor* self_attention(Graph& g, const LayerWeights& w, ggml_tensor* x,
                             const LayerContext& c) {
     const int64_t n = x->ne[1];
     const auto heads = [&](ggml_tensor* matrix, int64_t n_head, ggml_tensor* norm) {
-        ggml_tensor* y = linear_activations(g, matrix, x);
+        ggml_tensor* y = linear(g, matrix, x);
         return HeadsPart{ggml_reshape_3d(g, y, c.sizes.head_dim, n_head, n), norm};
     };
     const HeadsPart q = heads(w.q, c.sizes.n_head, w.q_norm);
@@ -65,15 +66,15 @@ ggml_tensor* self_attention(Graph& g, const LayerWeights& w, ggml_tensor* x,
                                .k = join_heads(g, std::span(&k, 1), &c.rope, c.facts.eps),
                                .v = join_heads(g, std::span(&v, 1), nullptr),
                                .mask = c.mask};
-    return linear_activations(g, w.output, attention(g, in));
+    return linear(g, w.output, attention(g, in));
 }
 
 ggml_tensor* layer(Graph& g, const LayerWeights& w, ggml_tensor* x, const LayerContext& c) {
     const float eps = c.facts.eps;
     x = add(g, x, self_attention(g, w, rms_norm(g, x, w.attn_norm, eps), c));
     ggml_tensor* h = rms_norm(g, x, w.ffn_norm, eps);
-    h = swiglu(g, linear_activations(g, w.gate, h), linear_activations(g, w.up, h));  // [ffn, n]
-    return add(g, x, linear_activations(g, w.down, h));
+    h = swiglu(g, linear(g, w.gate, h), linear(g, w.up, h));  // [ffn, n]
+    return add(g, x, linear(g, w.down, h));
 }
 
 // Row i may look at column j when j <= i and j is no padding; padding rows look at real tokens.

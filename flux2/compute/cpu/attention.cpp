@@ -1,5 +1,6 @@
 #include "compute/cpu/attention.hpp"
 
+#include "compute/cpu/attention_parts.hpp"
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/node.hpp"
 #include "compute/cpu/panels.hpp"
@@ -13,16 +14,9 @@
 namespace flux2::cpu {
 namespace {
 
-constexpr const char* kName = "cpu attention";
 constexpr int64_t kQueries = 40;  // of a strip
 constexpr int64_t kKeys = 512;    // of a block
 constexpr float kLowest = -1e30f;
-
-// The vector of a token. x [width, n_head, n]
-const float* token(const ggml_tensor* x, int64_t head, int64_t i) {
-    const size_t offset = static_cast<size_t>(head) * x->nb[1] + static_cast<size_t>(i) * x->nb[2];
-    return reinterpret_cast<const float*>(static_cast<const char*>(x->data) + offset);
-}
 
 // k [width, n_head, n] -> panels of 16 keys [16, width, n / 16, n_head], rounded up
 void pack_keys(ggml_tensor* dst, int ith, int nth, void*) {
@@ -111,7 +105,7 @@ class Strip {
           k_(dst->src[1]),
           v_(dst->src[2]),
           mask_(dst->src[3]),
-          n_keys_(v_->ne[1]),
+          n_keys_(n_keys_of(dst)),
           width_(v_->ne[2] * kPanel),
           scores_(scratch(kQueries * kKeys)),
           sums_(scratch(kQueries * width_)) {}
@@ -240,16 +234,15 @@ ggml_tensor* attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
         node(g, "cpu pack values", {kPanel, n_keys, round_up(v->ne[0], kPanel) / kPanel, n_heads},
              {v}, pack_values);
     const std::array<int64_t, 4> ne = {q->ne[0] * q->ne[1], q->ne[2], 1, 1};
-    return node(g, kName, ne, {q, keys, value_panels, mask}, attend);
+    return node(g, kAttentionName, ne, {q, keys, value_panels, mask}, attend);
 }
 
 bool is_attention(const ggml_tensor* node) {
-    return has_name(node, kName);
+    return has_name(node, kAttentionName);
 }
 
 double attention_flops(const ggml_tensor* node) {
-    const int64_t n_keys = node->src[2]->ne[1];
-    return 4 * static_cast<double>(ggml_nelements(node)) * static_cast<double>(n_keys);
+    return 4 * static_cast<double>(ggml_nelements(node)) * static_cast<double>(n_keys_of(node));
 }
 
 }  // namespace flux2::cpu

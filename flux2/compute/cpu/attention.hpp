@@ -1,5 +1,5 @@
-// Attention on CPUs in F32, a few queries and keys at a time: no row of scores is ever whole, so
-// memory does not grow with the square of the tokens.
+// Attention on CPUs, a few queries and keys at a time: no row of scores is ever whole, so memory
+// does not grow with the square of the tokens.
 #pragma once
 
 #include "compute/graph.hpp"
@@ -8,11 +8,15 @@
 
 namespace flux2::cpu {
 
-// softmax(q k^T / sqrt(width) + mask) v. q [width, n_head, n], k and v [width, n_head_kv, n_kv],
-// each token's vector contiguous; mask [n_kv, n] or null. Query head j uses key head j / (n_head /
-// n_head_kv). -> [width * n_head, n]
+// softmax(q k^T / sqrt(width) + mask) v in F32. q [width, n_head, n], k and v [width, n_head_kv,
+// n_kv], each token's vector contiguous; mask [n_kv, n] or null. Query head j uses key head j /
+// (n_head / n_head_kv). -> [width * n_head, n]
 ggml_tensor* attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                        ggml_tensor* mask = nullptr);
+
+// The same without a mask, with queries and keys in 15 bits and weights and values in BF16; sums
+// and the softmax stay in F32. Only where has_matrix_tiles() (compute/cpu/matrix_tiles).
+ggml_tensor* attention_16bit(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v);
 
 // Whether a node is one of these.
 bool is_attention(const ggml_tensor* node);

@@ -19,11 +19,12 @@ namespace flux2::cpu {
 // `name` tells profiles what kind of operation it is. Sources that are null are left out; only the
 // last ones may be.
 inline ggml_tensor* node(Graph& g, const char* name, const std::array<int64_t, 4>& ne,
-                         std::initializer_list<ggml_tensor*> sources, ggml_custom_op_t function) {
+                         std::initializer_list<ggml_tensor*> sources, ggml_custom_op_t function,
+                         ggml_type type = GGML_TYPE_F32) {
     std::vector<ggml_tensor*> args(sources);
     std::erase(args, nullptr);
     ggml_tensor* result =
-        ggml_custom_4d(g, GGML_TYPE_F32, ne[0], ne[1], ne[2], ne[3], args.data(),
+        ggml_custom_4d(g, type, ne[0], ne[1], ne[2], ne[3], args.data(),
                        static_cast<int>(args.size()), function, GGML_N_TASKS_MAX, nullptr);
     ggml_set_name(result, name);
     return result;
