@@ -35,16 +35,20 @@ std::string types_of(const Checkpoint& checkpoint) {
 void require_readable(const Checkpoint& checkpoint, const ModelTensor& tensor) {
     for (const Piece& piece : tensor.pieces) {
         const bool number = is_float(piece.type) || is_quantized(piece.type);
-        check(number && converts_to_f32(piece.type), ErrorKind::unsupported, checkpoint.file(),
-              ": tensor ", tensor.name, " is of type ", type_name(piece.type),
+        check(piece.scaled != nullptr || (number && converts_to_f32(piece.type)),
+              ErrorKind::unsupported, checkpoint.file(), ": tensor ", tensor.name, " is of type ",
+              type_name(piece.type),
               ", which holds no weights this program can read; use the bf16 checkpoint");
     }
 }
 
 void check_requantize(const Checkpoint& checkpoint, const ModelTensor& tensor, TensorType target,
                       bool allowed) {
-    const bool lossy_twice =
-        is_quantized(tensor.type()) && is_quantized(target) && tensor.type() != target;
+    // FP8 and MXFP8 have a precision of their own for each value and pass as floats.
+    const bool quantised = is_quantized(tensor.type()) ||
+                           tensor.type() == TensorType::scaled_nvfp4 ||
+                           tensor.type() == TensorType::scaled_i8;
+    const bool lossy_twice = quantised && is_quantized(target) && tensor.type() != target;
     check(allowed || !lossy_twice, ErrorKind::bad_argument, checkpoint.file(), ": tensor ",
           tensor.name, " is already quantised to ", type_name(tensor.type()), "; making ",
           type_name(target),

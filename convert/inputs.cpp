@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 namespace flux2::convert {
 namespace fs = std::filesystem;
@@ -43,7 +44,9 @@ std::vector<Checkpoint> open_inputs(const std::vector<fs::path>& inputs) {
     std::vector<Checkpoint> checkpoints;
     for (const fs::path& input : inputs) {
         if (!is_diffusers_folder(input)) {
-            checkpoints.push_back(Checkpoint::open(input));
+            for (Checkpoint& checkpoint : Checkpoint::open_all(input)) {
+                checkpoints.push_back(std::move(checkpoint));
+            }
             continue;
         }
         for (const std::string_view part : kParts) {
@@ -58,7 +61,7 @@ std::vector<Checkpoint> open_inputs(const std::vector<fs::path>& inputs) {
 std::vector<fs::path> name_outputs(const std::vector<fs::path>& inputs,
                                    const std::vector<Checkpoint>& checkpoints,
                                    const fs::path& output) {
-    const bool single = inputs.size() == 1 && !is_diffusers_folder(inputs.front());
+    const bool single = checkpoints.size() == 1 && !is_diffusers_folder(inputs.front());
     std::vector<fs::path> outputs;
     if (single) {
         check(!fs::is_directory(output), ErrorKind::bad_argument, output.string(),

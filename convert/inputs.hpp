@@ -9,11 +9,12 @@
 
 namespace flux2::convert {
 
-// Opens every input; a diffusers folder (with model_index.json) gives its parts.
+// Opens every input; a diffusers folder (with model_index.json) and a file with several parts give
+// each of them.
 // Throws bad_file.
 std::vector<Checkpoint> open_inputs(const std::vector<std::filesystem::path>& inputs);
 
-// One file for one input that is no diffusers folder; else `output` is a folder with
+// One file for one part that does not come in a diffusers folder; else `output` is a folder with
 // transformer.gguf, text_encoder.gguf and vae.gguf. Throws bad_argument when it cannot be that, or
 // when a result would replace its own source. Creates nothing.
 std::vector<std::filesystem::path> name_outputs(const std::vector<std::filesystem::path>& inputs,

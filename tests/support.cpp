@@ -125,14 +125,18 @@ std::vector<TestTensor> tensors_of(const std::filesystem::path& file) {
     return tensors;
 }
 
-Bytes safetensors_of(const std::vector<TestTensor>& tensors) {
-    std::string header = "{";
+Bytes safetensors_of(const std::vector<TestTensor>& tensors, std::string_view metadata) {
+    std::string header = metadata.empty() ? "{" : "{\"__metadata__\":" + std::string(metadata);
     Bytes data;
     for (const TestTensor& tensor : tensors) {
         const char* dtype = tensor.type == TensorType::f16       ? "F16"
                             : tensor.type == TensorType::bf16    ? "BF16"
                             : tensor.type == TensorType::i64     ? "I64"
+                            : tensor.type == TensorType::i8      ? "I8"
+                            : tensor.type == TensorType::u8      ? "U8"
                             : tensor.type == TensorType::f8_e4m3 ? "F8_E4M3"
+                            : tensor.type == TensorType::f8_e5m2 ? "F8_E5M2"
+                            : tensor.type == TensorType::f8_e8m0 ? "F8_E8M0"
                                                                  : "F32";
         std::string sizes;
         for (auto size = tensor.shape.rbegin(); size != tensor.shape.rend(); ++size) {
@@ -149,10 +153,14 @@ Bytes safetensors_of(const std::vector<TestTensor>& tensors) {
     return safetensors(header + "}", data);
 }
 
-Bytes gguf_of(const std::vector<TestTensor>& tensors) {
+Bytes gguf_of(const std::vector<TestTensor>& tensors, std::string_view architecture) {
     constexpr size_t kAlignment = 32;
+    constexpr uint32_t kString = 8;
     ByteWriter file;
-    file.raw("GGUF").u32(3).u64(tensors.size()).u64(0);
+    file.raw("GGUF").u32(3).u64(tensors.size()).u64(architecture.empty() ? 0 : 1);
+    if (!architecture.empty()) {
+        file.string("general.architecture").u32(kString).string(architecture);
+    }
     ByteWriter data;
     for (const TestTensor& tensor : tensors) {
         file.string(tensor.name).u32(static_cast<uint32_t>(tensor.shape.size()));

@@ -114,10 +114,11 @@ TestTensor counting_tensor(const std::string& name, const std::vector<int64_t>& 
 // The tensors of a model file with their bytes, to be changed and written again.
 std::vector<TestTensor> tensors_of(const std::filesystem::path& file);
 
-// A correct safetensors file of F32, F16, BF16, I64 or F8 tensors.
-Bytes safetensors_of(const std::vector<TestTensor>& tensors);
+// A correct safetensors file of floats, F8, I64, I8 and U8 tensors; `metadata` is what stands under
+// __metadata__, a JSON object.
+Bytes safetensors_of(const std::vector<TestTensor>& tensors, std::string_view metadata = {});
 
-// A correct GGUF file without metadata.
-Bytes gguf_of(const std::vector<TestTensor>& tensors);
+// A correct GGUF file without metadata, or with nothing but general.architecture.
+Bytes gguf_of(const std::vector<TestTensor>& tensors, std::string_view architecture = {});
 
 }  // namespace flux2::test

@@ -136,12 +136,21 @@ TEST_CASE("an autoencoder without the latent statistics is refused") {
             .mentions("bn.running_mean"));
 }
 
-TEST_CASE("a checkpoint with separate scales is refused") {
-    for (const char* scale : {"img_in.weight_scale", "img_in.scale_weight", "scaled_fp8",
-                              "img_in.comfy_quant", "img_in.weight_scale_inv"}) {
-        const auto error = refused_names({"double_stream_modulation_img.lin.weight", scale},
-                                         ErrorKind::unsupported);
-        CHECK(error.mentions("scales"));
+TEST_CASE("scales, markers and descriptions are no tensors of the model") {
+    const Checkpoint checkpoint = open_names(
+        {"double_stream_modulation_img.lin.weight", "img_in.weight_scale", "img_in.scale_weight",
+         "scaled_fp8", "img_in.comfy_quant", "img_in.weight_scale_inv", "img_in.input_scale",
+         "img_in.scale_input", "img_in.weight_scale_2", "img_in.pre_quant_scale"});
+    CHECK(checkpoint.tensors().size() == 1);
+}
+
+TEST_CASE("scales beside weights that need none are refused") {
+    for (const char* scale :
+         {"img_in.weight_scale", "img_in.scale_weight", "img_in.weight_scale_inv"}) {
+        const auto error =
+            refused_names({"double_stream_modulation_img.lin.weight", "img_in.weight", scale},
+                          ErrorKind::bad_file);
+        CHECK(error.mentions("img_in.weight is of type F32"));
         CHECK(error.mentions(scale));
     }
 }

@@ -487,13 +487,14 @@ TEST_CASE("a broken file matters only when nothing else serves its part") {
     CHECK(find_model(folder.path()).files.vae.empty());
 }
 
-TEST_CASE("a transformer with separate scales is reported when it is the only one") {
+TEST_CASE("a transformer with unreadable weights is reported when it is the only one") {
     const TemporaryFolder folder;
     std::vector<TestTensor> tensors = klein("flux2");
-    tensors.push_back(test::counting_tensor("img_in.weight_scale", {1}));
+    tensors.push_back(test::counting_tensor("img_in.weight_packed", {1}));
     write_model(folder / "fp8.safetensors", tensors);
     const auto error = find_error(folder.path());
     CHECK(error.kind == ErrorKind::unsupported);
+    CHECK(error.mentions("compressed-tensors"));
     CHECK(error.mentions("fp8.safetensors"));
     write_part(folder / "klein.safetensors", "flux2");
     CHECK(find_model(folder.path()).files.transformer == folder / "klein.safetensors");
@@ -538,7 +539,7 @@ TEST_CASE("info tells what files are and that they fit") {
     CHECK(result.exit_code == 0);
     CHECK(result.err.empty());
     for (const char* text :
-         {"transformer: FLUX.2 klein 1.2M, variant klein (nothing says otherwise",
+         {"transformer: FLUX.2 klein 1.2M, variant klein, distilled (nothing says otherwise",
           "safetensors, original names, BF16 x 21", "parameters, 2 MB",
           "takes text features 192 wide", "by default 1024x1024, 4 steps, guidance 1",
           "text encoder: Qwen3, hidden size 64", "gives text features 192 wide", "fits: "}) {

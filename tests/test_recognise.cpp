@@ -39,7 +39,7 @@ TEST_CASE("well-known models of other families are named, with what would fit") 
           Case{"decoder.layers.2.pool.0.weight", "TAEF2", "ae.safetensors"}}) {
         CAPTURE(c.tensor);
         const Identity identity = identity_of({counting_tensor(c.tensor, {1})});
-        CHECK_FALSE(identity.part);
+        CHECK(identity.parts.empty());
         CHECK(identity.stranger.find("is ") == 0);
         CHECK(identity.stranger.find(c.what) != std::string::npos);
         CHECK(identity.stranger.find(c.tensor) != std::string::npos);
@@ -65,6 +65,24 @@ TEST_CASE("a whole Stable Diffusion checkpoint is not taken for the autoencoder 
     CHECK(identity.stranger.find("Stable Diffusion or SDXL model") != std::string::npos);
 }
 
+TEST_CASE("the parts of an all-in-one checkpoint are told apart by their prefixes") {
+    const Identity identity = identity_of(
+        {counting_tensor("vae.decoder.conv_in.weight", {1}),
+         counting_tensor("vae.bn.running_mean", {1}),
+         counting_tensor("text_encoders.clip_l.transformer.text_model.encoder.layers.0.x", {1}),
+         counting_tensor(
+             "text_encoders.qwen3_4b.transformer.model.layers.0.self_attn.q_norm.weight", {1}),
+         counting_tensor("model.diffusion_model.double_stream_modulation_img.lin.weight", {1})});
+    REQUIRE(identity.parts.size() == 3);
+    CHECK(identity.parts[0].component == Component::transformer);
+    CHECK(identity.parts[0].prefix == "model.diffusion_model.");
+    CHECK(identity.parts[1].component == Component::text_encoder);
+    CHECK(identity.parts[1].prefix == "text_encoders.qwen3_4b.");
+    CHECK(identity.parts[2].component == Component::vae);
+    CHECK(identity.parts[2].prefix == "vae.");
+    CHECK(identity.stranger.empty());
+}
+
 TEST_CASE("Mistral is told from other language models by its width") {
     const auto layer = counting_tensor("model.layers.0.self_attn.q_proj.weight", {1});
     const auto wide = identity_of({layer, counting_tensor("model.embed_tokens.weight", {5120, 1})});
@@ -81,7 +99,7 @@ TEST_CASE("Mistral is told from other language models by its width") {
 TEST_CASE("Gemma has query norms too, but is not Qwen3") {
     const Identity identity = identity_of({counting_tensor("blk.0.attn_q_norm.weight", {1}),
                                            counting_tensor("blk.0.post_ffw_norm.weight", {1})});
-    CHECK_FALSE(identity.part);
+    CHECK(identity.parts.empty());
     CHECK(identity.stranger.find("Gemma") != std::string::npos);
 }
 
@@ -93,12 +111,12 @@ TEST_CASE("a bare decoder is refused as one") {
 
 TEST_CASE("an unknown file has no name, a part has no other") {
     const Identity unknown = identity_of({counting_tensor("some.weight", {1})});
-    CHECK_FALSE(unknown.part);
+    CHECK(unknown.parts.empty());
     CHECK(unknown.stranger.empty());
     const Identity part =
         identity_of({counting_tensor("double_stream_modulation_img.lin.weight", {1})});
-    REQUIRE(part.part);
-    CHECK(part.part->component == Component::transformer);
+    REQUIRE(part.parts.size() == 1);
+    CHECK(part.parts[0].component == Component::transformer);
     CHECK(part.stranger.empty());
 }
 

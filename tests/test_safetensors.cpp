@@ -237,7 +237,7 @@ TEST_CASE("an unknown type is refused") {
     for (const char* wrong : {"\"\"", "\"f32\"", "\"Q8_0\"", "\"F4\"", "\"C64\""}) {
         check_header_refused(one(wrong, "[2]", "[0,8]"), {"layer.weight"}, 8);
     }
-    check_header_refused(one("\"F8_E8M0\"", "[8]", "[0,8]"), {"layer.weight", "F8_E8M0"}, 8);
+    check_header_refused(one("\"F8_E3M4\"", "[8]", "[0,8]"), {"layer.weight", "F8_E3M4"}, 8);
 }
 
 TEST_CASE("dimensions that are no counts are refused") {

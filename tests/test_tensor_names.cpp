@@ -16,6 +16,17 @@ void check_place(const TensorPlace& place, const char* name, int part = 0, int n
 
 }  // namespace
 
+TEST_CASE("prefixes keep the parts of a file apart") {
+    CHECK(prefix_of("img_in.weight").empty());
+    CHECK(prefix_of("model.layers.0.mlp.up_proj.weight").empty());
+    CHECK(prefix_of("model.diffusion_model.img_in.weight") == "model.diffusion_model.");
+    CHECK(prefix_of("vae.bn.running_mean") == "vae.");
+    CHECK(prefix_of("text_encoders.qwen3_4b.transformer.model.norm.weight") ==
+          "text_encoders.qwen3_4b.");
+    CHECK(prefix_of("text_encoders.clip_l.logit_scale") == "text_encoders.clip_l.");
+    CHECK(prefix_of("text_encoders.x").empty());
+}
+
 TEST_CASE("prefixes of other programs are dropped") {
     CHECK(strip_prefix("model.diffusion_model.img_in.weight") == "img_in.weight");
     CHECK(strip_prefix("diffusion_model.img_in.weight") == "img_in.weight");

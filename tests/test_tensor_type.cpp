@@ -280,8 +280,38 @@ TEST_CASE("numbers of dropped and unknown types give nothing") {
     CHECK(type_from_gguf(12) == TensorType::q4_k);
 }
 
+TEST_CASE("E8M0 is a power of two") {
+    const auto value = [](int code) {
+        return converted(TensorType::f8_e8m0,
+                         bytes_of(std::vector<uint8_t>{static_cast<uint8_t>(code)}), 1)[0];
+    };
+    CHECK(value(127) == 1.0f);
+    CHECK(value(130) == 8.0f);
+    CHECK(value(126) == 0.5f);
+    CHECK(value(0) == std::ldexp(1.0f, -127));
+    CHECK(std::isnan(value(255)));
+}
+
+TEST_CASE("codes with separate scales have sizes and names, but no values of their own") {
+    CHECK(data_bytes(TensorType::scaled_nvfp4, 64) == 32);
+    CHECK(data_bytes(TensorType::scaled_f8_e4m3, 64) == 64);
+    for (const auto& [type, name] : {std::pair{TensorType::scaled_f8_e4m3, "scaled F8_E4M3"},
+                                     {TensorType::scaled_f8_e5m2, "scaled F8_E5M2"},
+                                     {TensorType::scaled_mxfp8, "MXFP8"},
+                                     {TensorType::scaled_nvfp4, "NVFP4"},
+                                     {TensorType::scaled_i8, "scaled I8"}}) {
+        CHECK(type_name(type) == name);
+        CHECK_FALSE(type_from_safetensors(name).has_value());
+        CHECK(is_scaled(type));
+        CHECK_FALSE(is_quantized(type));
+        CHECK_FALSE(converts_to_f32(type));
+        CHECK_FALSE(converts_from_f32(type));
+    }
+    CHECK_FALSE(is_scaled(TensorType::f8_e4m3));
+}
+
 TEST_CASE("names of unknown types give nothing") {
-    for (const char* dtype : {"", "f32", "F32 ", "Q8_0", "F4", "F8_E8M0", "C64", "safetensors"}) {
+    for (const char* dtype : {"", "f32", "F32 ", "Q8_0", "F4", "F8_E3M4", "C64", "safetensors"}) {
         CAPTURE(std::string(dtype));
         CHECK_FALSE(type_from_safetensors(dtype).has_value());
     }

@@ -54,6 +54,33 @@ TEST_CASE("weights have the file's values, or those of the type asked for") {
     CHECK(bytes_of(q8) == encoded);
 }
 
+TEST_CASE("codes with a scale are scaled on their way into memory") {
+    const test::TemporaryFolder folder;
+    // 0x38 is 1 in E4M3 and 0x40 is 2.
+    test::Bytes codes(32 * 4, std::byte{0x38});
+    codes.back() = std::byte{0x40};
+    test::write_file(folder / "x.safetensors",
+                     test::safetensors_of(
+                         {test::counting_tensor("double_stream_modulation_img.lin.weight", {32, 4}),
+                          {"img_in.weight", {32, 4}, codes, TensorType::f8_e4m3},
+                          {"img_in.weight_scale", {}, test::bytes_of(std::vector<float>{0.75f})}}));
+    const Checkpoint checkpoint = Checkpoint::open(folder / "x.safetensors");
+    const Backend backend("CPU");
+    std::vector<float> expected(32 * 4, 0.75f);
+    expected.back() = 1.5f;
+    Weights plain(backend, checkpoint, {});
+    const ggml_tensor* matrix = plain.matrix("img_in.weight", {32, 4});
+    plain.load();
+    CHECK(matrix->type == (backend.multiplies_bf16() ? GGML_TYPE_BF16 : GGML_TYPE_F16));
+    std::vector<float> values(expected.size());
+    to_f32(static_cast<TensorType>(matrix->type), bytes_of(matrix), values);
+    CHECK(values == expected);
+    Weights f32(backend, checkpoint, {.type = TensorType::f32});
+    const ggml_tensor* wide = f32.matrix("img_in.weight", {32, 4});
+    f32.load();
+    CHECK(bytes_of(wide) == test::bytes_of(expected));
+}
+
 TEST_CASE("weights that need no conversion stay in the mapped file") {
     const test::TemporaryFolder folder;
     test::write_file(

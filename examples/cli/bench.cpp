@@ -118,7 +118,8 @@ TransformerInput random_input(const TransformerSizes& sizes, const BenchOptions&
 }
 
 void bench_transformer(Session& s) {
-    const Checkpoint checkpoint = Checkpoint::open(s.options.files.transformer);
+    const Checkpoint checkpoint =
+        Checkpoint::open(s.options.files.transformer, Component::transformer);
     Transformer transformer(s.backend, checkpoint, s.options.weights);
     const TransformerInput input = random_input(transformer.sizes(), s.options);
     if (s.options.kv) {
@@ -132,7 +133,8 @@ void bench_transformer(Session& s) {
 }
 
 void bench_text_encoder(Session& s) {
-    const Checkpoint checkpoint = Checkpoint::open(s.options.files.text_encoder);
+    const Checkpoint checkpoint =
+        Checkpoint::open(s.options.files.text_encoder, Component::text_encoder);
     const TextConfig config = read_text_config(checkpoint);
     Qwen3 qwen3(s.backend, checkpoint,
                 {.layers = config.layers,
@@ -148,7 +150,7 @@ void bench_text_encoder(Session& s) {
 }
 
 void bench_vae(Session& s) {
-    const Checkpoint checkpoint = Checkpoint::open(s.options.files.vae);
+    const Checkpoint checkpoint = Checkpoint::open(s.options.files.vae, Component::vae);
     Vae vae(s.backend, checkpoint, s.options.weights);
     const HostTensor latents = random_tensor(
         {s.options.width / 16, s.options.height / 16, 4 * vae.sizes().latent_channels, 1});

@@ -5,12 +5,15 @@
 #include <cxxopts.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <iomanip>
 #include <iostream>
+#include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace flux2::cli {
@@ -67,9 +70,12 @@ std::string rounded(double n) {
 void print_file(const FileInfo& file) {
     std::cout << file.path.string() << "\n  " << file.part << ": " << file.name;
     if (!file.variant.empty()) {
-        std::cout << ", variant " << file.variant << " (" << file.variant_reason << ")";
+        std::cout << ", variant " << file.variant
+                  << (file.distilled ? ", distilled (" : ", not distilled (") << file.variant_reason
+                  << ")";
     }
-    std::cout << "\n  " << file.format << ", " << file.naming << " names, " << file.types << "\n  "
+    std::cout << "\n  " << file.format << ", " << file.naming << " names, " << file.types
+              << "\n  stored as: " << file.scheme << "\n  "
               << rounded(static_cast<double>(file.n_parameters)) << " parameters, "
               << (file.size_bytes + 500'000) / 1'000'000 << " MB\n";
     if (file.part == "transformer") {
@@ -82,6 +88,32 @@ void print_file(const FileInfo& file) {
     } else {
         std::cout << "  makes " << file.latent_channels << " latent channels\n";
     }
+    std::cout << "  goes with: " << file.partners << "\n";
+    for (const std::string& note : file.notes) {
+        std::cout << "  note: " << note << "\n";
+    }
+}
+
+// What to run next with these parts of one file.
+void print_next(const fs::path& path, const std::vector<FileInfo>& parts) {
+    const auto has = [&](std::string_view part) {
+        return std::any_of(parts.begin(), parts.end(),
+                           [&](const FileInfo& info) { return info.part == part; });
+    };
+    std::cout << "  next: flux2 --diffusion-model "
+              << (has("transformer") ? path.string() : "TRANSFORMER");
+    if (!has("transformer") || !has("text encoder")) {
+        std::cout << " --llm " << (has("text encoder") ? path.string() : "TEXT_ENCODER");
+    }
+    if (!has("transformer") || !has("autoencoder")) {
+        std::cout << " --vae " << (has("autoencoder") ? path.string() : "AUTOENCODER");
+    }
+    std::cout << " -p \"a red house by the sea\"\n";
+    if (parts.front().format != "GGUF") {
+        std::cout << "        flux2-convert " << path.string() << " -o "
+                  << (parts.size() > 1 ? "FOLDER" : path.stem().string() + ".gguf")
+                  << ", to load faster and to choose a type\n";
+    }
 }
 
 nlohmann::json to_json(const FileInfo& file) {
@@ -91,6 +123,9 @@ nlohmann::json to_json(const FileInfo& file) {
                            {"format", file.format},
                            {"naming", file.naming},
                            {"types", file.types},
+                           {"scheme", file.scheme},
+                           {"partners", file.partners},
+                           {"notes", file.notes},
                            {"parameters", file.n_parameters},
                            {"size_bytes", file.size_bytes}};
     if (file.text_width > 0) {
@@ -102,19 +137,24 @@ nlohmann::json to_json(const FileInfo& file) {
     if (file.part == "transformer") {
         json["variant"] = file.variant;
         json["variant_reason"] = file.variant_reason;
+        json["distilled"] = file.distilled;
         json["default_steps"] = file.default_steps;
         json["default_guidance"] = file.default_guidance;
     }
     return json;
 }
 
-void add_file(Findings& findings, const fs::path& path, bool as_json) {
-    const FileInfo file = inspect_file(path);
-    findings.files.push_back(file);
-    findings.listed.push_back(to_json(file));
-    if (!as_json) {
-        print_file(file);
+// Returns the parts that the file holds.
+std::vector<FileInfo> add_file(Findings& findings, const fs::path& path, bool as_json) {
+    std::vector<FileInfo> parts = inspect_parts(path);
+    for (const FileInfo& file : parts) {
+        findings.files.push_back(file);
+        findings.listed.push_back(to_json(file));
+        if (!as_json) {
+            print_file(file);
+        }
     }
+    return parts;
 }
 
 void add_folder(Findings& findings, const fs::path& folder, bool as_json) {
@@ -122,11 +162,15 @@ void add_folder(Findings& findings, const fs::path& folder, bool as_json) {
     if (!as_json) {
         std::cout << folder.string() << ": " << found.choice << "\n";
     }
+    std::set<fs::path> seen;  // a file with several parts stands there several times
     for (const fs::path& path :
          {found.files.transformer, found.files.text_encoder, found.files.vae}) {
-        if (!path.empty()) {
+        if (!path.empty() && seen.insert(path).second) {
             add_file(findings, path, as_json);
         }
+    }
+    if (!as_json) {
+        std::cout << "  next: flux2 -m " << folder.string() << " -p \"a red house by the sea\"\n";
     }
 }
 
@@ -139,7 +183,10 @@ void add_argument(Findings& findings, const fs::path& path, bool as_json) {
         } else if (is_picture(path)) {
             add_picture(findings, path, as_json);
         } else {
-            add_file(findings, path, as_json);
+            const std::vector<FileInfo> parts = add_file(findings, path, as_json);
+            if (!as_json) {
+                print_next(path, parts);
+            }
         }
     } catch (const Error& error) {
         if (error.kind() != ErrorKind::bad_file && error.kind() != ErrorKind::unsupported) {

@@ -18,19 +18,12 @@ constexpr size_t kAlignment = 32;  // what ggml's CPU kernels are tuned for
 // The type ggml gets for a matrix: the file's own where ggml can multiply with it, and does so at a
 // decent speed.
 TensorType stored_type(const Backend& backend, TensorType type) {
-    if (!backend.multiplies_bf16() &&
-        (type == TensorType::bf16 || type == TensorType::f8_e4m3 || type == TensorType::f8_e5m2)) {
-        return TensorType::f16;
+    const bool small =
+        type == TensorType::f8_e4m3 || type == TensorType::f8_e5m2 || is_scaled(type);
+    if (type == TensorType::bf16 || small) {
+        return backend.multiplies_bf16() ? TensorType::bf16 : TensorType::f16;
     }
-    switch (type) {
-        case TensorType::f8_e4m3:
-        case TensorType::f8_e5m2:
-            return TensorType::bf16;
-        case TensorType::f64:
-            return TensorType::f32;
-        default:
-            return type;
-    }
+    return type == TensorType::f64 ? TensorType::f32 : type;
 }
 
 TensorType kernel_type(TensorType type) {
@@ -94,8 +87,9 @@ ggml_tensor* Weights::declare(const std::string& name, std::initializer_list<int
     check(same_sizes(source.shape, expected), ErrorKind::bad_file, checkpoint_.file(), ": tensor ",
           name, " has shape ", to_string(source.shape), ", expected ", to_string(expected),
           "; the file is broken or of another model");
-    check(is_float(source.type()) || is_quantized(source.type()), ErrorKind::unsupported,
-          checkpoint_.file(), ": tensor ", name, " is of type ", type_name(source.type()),
+    const TensorType found = source.type();
+    check(is_float(found) || is_quantized(found) || is_scaled(found), ErrorKind::unsupported,
+          checkpoint_.file(), ": tensor ", name, " is of type ", type_name(found),
           ", which holds no weights");
     ggml_tensor* tensor = ggml_new_tensor(context_.get(), static_cast<ggml_type>(type),
                                           Shape::kMaxDims, expected.ne.data());

@@ -21,7 +21,8 @@
 namespace flux2 {
 
 struct WeightOptions {
-    // The type of matrices in memory; unset: as the file has them. F8 and F64 become BF16 and F32.
+    // The type of matrices in memory; unset: as the file has them. F8, weights with
+    // scales in other tensors and F64 become BF16, BF16 and F32.
     std::optional<TensorType> type;
     // Blocks stay in RAM and take turns on the device (compute/block_stream).
     bool stream_blocks = false;

@@ -30,25 +30,33 @@ struct Contents {
 };
 
 // Failures are kept instead of thrown: they matter only when nothing else serves the part.
+void keep_failure(Contents& contents, std::optional<Component> component, const Error& error) {
+    if (error.kind() != ErrorKind::bad_file && error.kind() != ErrorKind::unsupported) {
+        throw error;
+    }
+    log(LogLevel::debug, concat("left out: ", error.what()));
+    contents.failures.push_back({component, error});
+}
+
 void add_file(Contents& contents, const fs::path& path) {
-    std::optional<Component> component;
+    Identity identity;
     try {
-        TensorSource source = TensorSource::open(path);
-        const Identity identity = identify(source);
-        if (!identity.part) {
-            log(LogLevel::debug,
-                concat(path.string(), ": skipped; ",
-                       identity.stranger.empty() ? "is no part of FLUX.2" : identity.stranger));
-            return;
-        }
-        component = identity.part->component;
-        contents.parts.push_back(describe(Checkpoint(std::move(source))));
+        identity = identify(TensorSource::open(path));
     } catch (const Error& error) {
-        if (error.kind() != ErrorKind::bad_file && error.kind() != ErrorKind::unsupported) {
-            throw;
+        keep_failure(contents, std::nullopt, error);
+        return;
+    }
+    if (identity.parts.empty()) {
+        log(LogLevel::debug,
+            concat(path.string(), ": skipped; ",
+                   identity.stranger.empty() ? "is no part of FLUX.2" : identity.stranger));
+    }
+    for (const RecognisedPart& part : identity.parts) {
+        try {
+            contents.parts.push_back(describe(Checkpoint::open(path, part.component)));
+        } catch (const Error& error) {
+            keep_failure(contents, part.component, error);
         }
-        log(LogLevel::debug, concat("left out: ", error.what()));
-        contents.failures.push_back({component, error});
     }
 }
 
@@ -250,7 +258,7 @@ void replace_parts(Contents& contents, Component component, const fs::path& give
     if (given.empty()) {
         return;
     }
-    FileInfo info = inspect_file(given);
+    FileInfo info = describe(Checkpoint::open(given, component));
     check(is(info, component), ErrorKind::bad_file, given.string(), ": is of kind ", info.part,
           "; ", option_of(component), " takes the ", to_string(component));
     std::erase_if(contents.parts, [&](const FileInfo& part) { return is(part, component); });

@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "pipeline/model_files.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace flux2 {
@@ -13,11 +14,20 @@ std::optional<Checkpoint> open_part(const std::filesystem::path& path, Component
     if (path.empty()) {
         return std::nullopt;
     }
-    Checkpoint checkpoint = Checkpoint::open(path);
+    Checkpoint checkpoint = Checkpoint::open(path, expected);
     check(checkpoint.component() == expected, ErrorKind::bad_file, checkpoint.file(),
           ": is of the kind ", to_string(checkpoint.component()), ", but ", option, " takes the ",
           to_string(expected));
     return checkpoint;
+}
+
+// A part that is not named may lie in the transformer's file.
+void look_in_file(std::optional<Checkpoint>& part, Component component,
+                  const Checkpoint& transformer) {
+    const std::vector<Component>& there = transformer.components_of_file();
+    if (!part && std::find(there.begin(), there.end(), component) != there.end()) {
+        part = Checkpoint::open(transformer.source().path(), component);
+    }
 }
 
 void check_fit(const FileInfo& transformer, const std::optional<Checkpoint>& part) {
@@ -37,6 +47,8 @@ Model open_model(const ModelFiles& files, const std::string& variant) {
     auto vae = open_part(files.vae, Component::vae, "--vae");
     check(transformer.has_value(), ErrorKind::bad_file,
           "no transformer: add --diffusion-model FILE, or -m FOLDER with one in it");
+    look_in_file(text_encoder, Component::text_encoder, *transformer);
+    look_in_file(vae, Component::vae, *transformer);
     const FileInfo info = describe(*transformer, wanted);
     check_fit(info, text_encoder);
     check_fit(info, vae);

@@ -1,6 +1,7 @@
 #include "pipeline/model_files.hpp"
 
 #include "base/check.hpp"
+#include "pipeline/prompt.hpp"
 #include "store/inventory.hpp"
 #include "store/text_config.hpp"
 
@@ -15,29 +16,92 @@ namespace flux2 {
 namespace fs = std::filesystem;
 namespace {
 
-// "Q8_0 x 80, BF16 x 12": the matrices by type, most frequent first.
-std::string matrix_types(const Checkpoint& checkpoint,
-                         const std::vector<ExpectedTensor>& inventory) {
+// "Q8_0 x 80, BF16 x 12": the matrices by what `name` says of each, most frequent first.
+std::string count_matrices(const Checkpoint& checkpoint,
+                           const std::vector<ExpectedTensor>& inventory,
+                           const std::function<std::string(const ModelTensor&)>& name) {
     std::map<std::string, int> counts;
     for (const ExpectedTensor& tensor : inventory) {
         if (tensor.shape.rows() > 1) {
-            ++counts[type_name(checkpoint.get(tensor.name).type())];
+            ++counts[name(checkpoint.get(tensor.name))];
         }
     }
     std::vector<std::pair<std::string, int>> by_count(counts.begin(), counts.end());
     std::stable_sort(by_count.begin(), by_count.end(),
                      [](const auto& a, const auto& b) { return a.second > b.second; });
     std::string text;
-    for (const auto& [name, n] : by_count) {
-        text += concat(text.empty() ? "" : ", ", name, " x ", n);
+    for (const auto& [what, n] : by_count) {
+        text += concat(text.empty() ? "" : ", ", what, " x ", n);
     }
     return text;
+}
+
+std::string type_of(const ModelTensor& tensor) {
+    return type_name(tensor.type());
+}
+
+// How a matrix is stored, in words.
+std::string scheme_of(const ModelTensor& tensor) {
+    if (tensor.pieces.front().scaled != nullptr) {
+        return tensor.pieces.front().scaled->scheme();
+    }
+    switch (tensor.type()) {
+        case TensorType::f8_e4m3:
+            return "FP8 (E4M3) cast without scales";
+        case TensorType::f8_e5m2:
+            return "FP8 (E5M2) cast without scales";
+        default:
+            return is_quantized(tensor.type()) ? "quantised in ggml's blocks" : "unquantised";
+    }
+}
+
+// All of the file, or the part's share of it.
+uint64_t size_of(const Checkpoint& checkpoint) {
+    uint64_t bytes = 0;
+    if (checkpoint.components_of_file().size() == 1) {
+        for (const MappedFile& file : checkpoint.source().files()) {
+            bytes += file.bytes().size();
+        }
+        return bytes;
+    }
+    for (const ModelTensor& tensor : checkpoint.tensors()) {
+        for (const Piece& piece : tensor.pieces) {
+            bytes += piece.bytes.size();
+        }
+    }
+    return bytes;
 }
 
 // "original" of "original names".
 std::string short_name(Naming naming) {
     const std::string name = to_string(naming);
     return name.substr(0, name.rfind(' '));
+}
+
+// What belongs together, by the width of the text features.
+struct TextMatch {
+    int64_t width;
+    const char* transformer;
+    const char* text_encoder;
+    const char* advice;
+};
+constexpr std::array kTextMatches = {
+    TextMatch{7680, "klein 4B", "Qwen3-4B", "use Qwen3-4B, which belongs to klein 4B"},
+    TextMatch{12288, "klein 9B", "Qwen3-8B", "use Qwen3-8B, which belongs to klein 9B"},
+    TextMatch{15360, "dev", "Mistral Small 3.2 (which this version does not run)",
+              "dev goes with Mistral Small 3.2, which this version does not run"},
+};
+constexpr TextMatch kOtherMatch = {0, "the same width of text features",
+                                   "with the same width of text features",
+                                   "klein 4B goes with Qwen3-4B, klein 9B with Qwen3-8B"};
+
+const TextMatch& find_match(int64_t width) {
+    for (const TextMatch& match : kTextMatches) {
+        if (match.width == width) {
+            return match;
+        }
+    }
+    return kOtherMatch;
 }
 
 void describe_transformer(FileInfo& info, const Checkpoint& checkpoint,
@@ -50,6 +114,9 @@ void describe_transformer(FileInfo& info, const Checkpoint& checkpoint,
     info.latent_channels = sizes.channels;
     info.variant = to_string(choice.variant);
     info.variant_reason = choice.reason;
+    info.distilled = defaults.distilled;
+    info.partners = concat("text encoder ", find_match(sizes.text_width).text_encoder,
+                           " and the FLUX.2 autoencoder, ae.safetensors or flux2-vae.safetensors");
     info.default_steps = defaults.steps;
     info.default_width = defaults.width;
     info.default_height = defaults.height;
@@ -75,25 +142,18 @@ void describe_text_encoder(FileInfo& info, const Checkpoint& checkpoint) {
     const auto own_name = checkpoint.source().metadata().get_string("general.name");
     info.name = own_name && is_presentable(*own_name) ? *own_name : display_name(sizes);
     info.text_width = static_cast<int64_t>(layers.size()) * sizes.hidden;
-}
-
-struct TextMatch {
-    int64_t width;
-    const char* advice;
-};
-constexpr std::array kTextMatches = {
-    TextMatch{7680, "use Qwen3-4B, which belongs to klein 4B"},
-    TextMatch{12288, "use Qwen3-8B, which belongs to klein 9B"},
-    TextMatch{15360, "dev goes with Mistral Small 3.2, which this version does not run"},
-};
-
-std::string text_advice(int64_t width) {
-    for (const TextMatch& match : kTextMatches) {
-        if (match.width == width) {
-            return match.advice;
+    info.partners = concat("transformers of ", find_match(info.text_width).transformer);
+    if (!has_tokenizer(checkpoint)) {
+        info.notes.push_back("no tokenizer in it or beside it, so it cannot read prompts: " +
+                             tokenizer_advice(checkpoint));
+    }
+    for (const char* word : {"2507", "thinking", "base", "vl", "embedding", "coder"}) {
+        if (contains_word(checkpoint.source().path().filename().string(), word)) {
+            info.notes.push_back(concat("its name says '", word,
+                                        "': it runs, but FLUX.2 was trained with plain Qwen3, "
+                                        "whose features differ"));
         }
     }
-    return "klein 4B goes with Qwen3-4B, klein 9B with Qwen3-8B";
 }
 
 }  // namespace
@@ -105,13 +165,12 @@ FileInfo describe(const Checkpoint& checkpoint, std::optional<Variant> option) {
     info.part = to_string(checkpoint.component());
     info.format = checkpoint.source().format() == FileFormat::gguf ? "GGUF" : "safetensors";
     info.naming = short_name(checkpoint.naming());
-    info.types = matrix_types(checkpoint, inventory);
+    info.types = count_matrices(checkpoint, inventory, type_of);
+    info.scheme = count_matrices(checkpoint, inventory, scheme_of);
     for (const ExpectedTensor& tensor : inventory) {
         info.n_parameters += tensor.shape.elements();
     }
-    for (const MappedFile& file : checkpoint.source().files()) {
-        info.size_bytes += file.bytes().size();
-    }
+    info.size_bytes = size_of(checkpoint);
     switch (checkpoint.component()) {
         case Component::transformer:
             describe_transformer(info, checkpoint, option);
@@ -121,6 +180,7 @@ FileInfo describe(const Checkpoint& checkpoint, std::optional<Variant> option) {
             break;
         case Component::vae:
             info.name = "FLUX.2 autoencoder";
+            info.partners = "every FLUX.2 transformer";
             info.latent_channels = 4 * read_vae_sizes(checkpoint).latent_channels;
             break;
     }
@@ -135,6 +195,14 @@ FileInfo inspect_file(const fs::path& path) {
     return describe(Checkpoint::open(path));
 }
 
+std::vector<FileInfo> inspect_parts(const fs::path& path) {
+    std::vector<FileInfo> parts;
+    for (const Checkpoint& checkpoint : Checkpoint::open_all(path)) {
+        parts.push_back(describe(checkpoint));
+    }
+    return parts;
+}
+
 std::optional<std::string> misfit(const FileInfo& a, const FileInfo& b) {
     if (is(b, Component::transformer) && !is(a, Component::transformer)) {
         return misfit(b, a);
@@ -144,7 +212,8 @@ std::optional<std::string> misfit(const FileInfo& a, const FileInfo& b) {
     }
     if (is(b, Component::text_encoder) && a.text_width != b.text_width) {
         return concat(a.path.string(), " takes text features ", a.text_width, " wide, ",
-                      b.path.string(), " gives ", b.text_width, "; ", text_advice(a.text_width));
+                      b.path.string(), " gives ", b.text_width, "; ",
+                      find_match(a.text_width).advice);
     }
     if (is(b, Component::vae) && a.latent_channels != b.latent_channels) {
         return concat(a.path.string(), " works on ", a.latent_channels, " latent channels, ",

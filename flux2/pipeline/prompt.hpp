@@ -17,6 +17,10 @@ namespace flux2 {
 // ../tokenizer. Throws bad_file, with what to do, when there is none.
 Tokenizer load_tokenizer(const Checkpoint& text_encoder);
 
+// Whether there is one, and what to do when there is none.
+bool has_tokenizer(const Checkpoint& text_encoder);
+std::string tokenizer_advice(const Checkpoint& text_encoder);
+
 // Features of a prompt [text_width, length]; `encoded` tells what was cut off.
 struct PromptFeatures {
     HostTensor features;

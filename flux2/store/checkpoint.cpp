@@ -4,37 +4,30 @@
 #include "store/tensor_names.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace flux2 {
 namespace {
 
-// Scales of FP8, NVFP4 and other schemes: reading the codes without them gives a wrong model.
-constexpr std::array<std::string_view, 4> kScaleMarks = {".weight_scale", ".scale_weight",
-                                                         ".comfy_quant", "scaled_fp8"};
-
-RecognisedPart recognise(const TensorSource& source) {
+std::vector<RecognisedPart> recognise(const TensorSource& source) {
     const std::string file = source.path().string();
-    const Identity identity = identify(source);
+    Identity identity = identify(source);
     check(identity.stranger.empty(), ErrorKind::unsupported, file, ": ", identity.stranger);
-    check(identity.part.has_value(), ErrorKind::bad_file, file,
+    check(!identity.parts.empty(), ErrorKind::bad_file, file,
           ": is no part of FLUX.2 that this program knows (", source.tensors().size(), " tensors",
           source.tensors().empty() ? "" : ", the first is " + source.tensors().front().name,
           "); give a transformer, a Qwen3 text encoder or an autoencoder");
-    return *identity.part;
+    return std::move(identity.parts);
 }
 
-void refuse_scales(const TensorSource& source) {
-    for (const TensorInfo& tensor : source.tensors()) {
-        for (const std::string_view mark : kScaleMarks) {
-            if (tensor.name.find(mark) != std::string::npos) {
-                fail(ErrorKind::unsupported, source.path().string(),
-                     ": is quantised with separate scales (", tensor.name,
-                     "), which this version does not read; use the bf16 checkpoint");
-            }
+const RecognisedPart& choose(const std::vector<RecognisedPart>& parts,
+                             std::optional<Component> wanted) {
+    for (const RecognisedPart& part : parts) {
+        if (part.component == wanted) {
+            return part;
         }
     }
+    return parts.front();
 }
 
 TensorPlace place(Component component, std::string_view name) {
@@ -50,14 +43,14 @@ TensorPlace place(Component component, std::string_view name) {
 }
 
 // A tensor as pieces; two when its halves change places.
-std::vector<Piece> cut(const TensorInfo& tensor, bool swap_halves) {
-    const int64_t n = tensor.shape.elements();
+std::vector<Piece> cut(const Piece& whole, bool swap_halves) {
     if (!swap_halves) {
-        return {{tensor.type, n, tensor.bytes}};
+        return {whole};
     }
-    const size_t half = tensor.bytes.size() / 2;
-    return {{tensor.type, n / 2, tensor.bytes.subspan(half)},
-            {tensor.type, n / 2, tensor.bytes.first(half)}};
+    const int64_t half = whole.n_elements / 2;
+    const size_t half_bytes = whole.bytes.size() / 2;
+    return {{whole.type, half, whole.bytes.subspan(half_bytes), whole.scaled, half},
+            {whole.type, half, whole.bytes.first(half_bytes), whole.scaled, 0}};
 }
 
 }  // namespace
@@ -75,7 +68,8 @@ std::vector<Piece> ModelTensor::stretch(int64_t first, int64_t n) const {
         if (taken > 0) {
             found.push_back({piece.type, taken,
                              piece.bytes.subspan(data_bytes(piece.type, skipped),
-                                                 data_bytes(piece.type, taken))});
+                                                 data_bytes(piece.type, taken)),
+                             piece.scaled, piece.first + skipped});
         }
         first -= skipped;
         n -= taken;
@@ -87,32 +81,71 @@ std::vector<Piece> ModelTensor::stretch(int64_t first, int64_t n) const {
 void ModelTensor::read_f32(int64_t first, std::span<float> out) const {
     for (const Piece& piece : stretch(first, static_cast<int64_t>(out.size()))) {
         const auto n = static_cast<size_t>(piece.n_elements);
-        to_f32(piece.type, piece.bytes, out.first(n));
+        if (piece.scaled != nullptr) {
+            piece.scaled->read_f32(piece.first, out.first(n));
+        } else {
+            to_f32(piece.type, piece.bytes, out.first(n));
+        }
         out = out.subspan(n);
     }
 }
 
-Checkpoint::Checkpoint(TensorSource source) : source_(std::move(source)) {
-    const RecognisedPart part = recognise(source_);
-    refuse_scales(source_);
+Checkpoint::Checkpoint(TensorSource source, std::optional<Component> wanted)
+    : source_(std::move(source)) {
+    const std::vector<RecognisedPart> parts = recognise(source_);
+    const RecognisedPart& part = choose(parts, wanted);
     component_ = part.component;
     naming_ = part.naming;
-    collect_tensors();
+    for (const RecognisedPart& each : parts) {
+        components_of_file_.push_back(each.component);
+    }
+    collect_tensors(part);
 }
 
-Checkpoint Checkpoint::open(const std::filesystem::path& path) {
-    return Checkpoint(TensorSource::open(path));
+Checkpoint Checkpoint::open(const std::filesystem::path& path, std::optional<Component> wanted) {
+    return Checkpoint(TensorSource::open(path), wanted);
 }
 
-void Checkpoint::collect_tensors() {
-    struct Parts {
-        std::vector<const TensorInfo*> tensors;
-        bool swap_halves = false;
-    };
+std::vector<Checkpoint> Checkpoint::open_all(const std::filesystem::path& path) {
+    std::vector<Checkpoint> checkpoints;
+    checkpoints.push_back(open(path));
+    const std::vector<Component> components = checkpoints.front().components_of_file();
+    for (size_t i = 1; i < components.size(); ++i) {
+        checkpoints.push_back(open(path, components[i]));
+    }
+    return checkpoints;
+}
+
+// In a file with several parts those with the part's prefix. Else all, apart from what has another
+// prefix than the part.
+std::vector<const TensorInfo*> Checkpoint::tensors_of(const RecognisedPart& part) const {
+    const bool alone = components_of_file_.size() == 1;
+    std::vector<const TensorInfo*> tensors;
+    for (const TensorInfo& tensor : source_.tensors()) {
+        const std::string_view prefix = prefix_of(tensor.name);
+        if (prefix == part.prefix || (alone && (part.prefix.empty() || prefix.empty()))) {
+            tensors.push_back(&tensor);
+        }
+    }
+    return tensors;
+}
+
+// The tensors of the file that make one of ours, in the order of its rows.
+struct Checkpoint::Parts {
+    std::vector<const TensorInfo*> tensors;
+    bool swap_halves = false;
+};
+
+void Checkpoint::collect_tensors(const RecognisedPart& recognised) {
+    const std::vector<const TensorInfo*> tensors = tensors_of(recognised);
+    const WeightSchemes schemes(source_, naming_, tensors);
     std::vector<std::string> order;  // of first appearance in the file
     std::unordered_map<std::string, Parts> parts_of;
-    for (const TensorInfo& tensor : source_.tensors()) {
-        const TensorPlace place = flux2::place(component_, strip_prefix(tensor.name));
+    for (const TensorInfo* tensor : tensors) {
+        if (describes_weights(tensor->name)) {
+            continue;
+        }
+        const TensorPlace place = flux2::place(component_, strip_prefix(tensor->name));
         Parts& parts = parts_of[place.name];
         if (parts.tensors.empty()) {
             order.push_back(place.name);
@@ -122,38 +155,47 @@ void Checkpoint::collect_tensors() {
         const auto part = static_cast<size_t>(place.part);
         check(parts.tensors.size() == static_cast<size_t>(place.n_parts) &&
                   parts.tensors[part] == nullptr,
-              ErrorKind::bad_file, file(), ": tensor ", tensor.name, " stands for ", place.name,
+              ErrorKind::bad_file, file(), ": tensor ", tensor->name, " stands for ", place.name,
               ", which the file also has under another name; it mixes two layouts");
-        parts.tensors[part] = &tensor;
+        parts.tensors[part] = tensor;
     }
     for (const std::string& name : order) {
-        const Parts& parts = parts_of[name];
-        ModelTensor model_tensor{.name = name, .shape = {}, .pieces = {}};
-        for (const TensorInfo* tensor : parts.tensors) {
-            check(tensor != nullptr, ErrorKind::bad_file, file(), ": ", name, " comes in ",
-                  parts.tensors.size(), " parts, but one is missing");
-            const bool first = model_tensor.pieces.empty();
-            check(first || tensor->shape.ne[0] == model_tensor.shape.ne[0], ErrorKind::bad_file,
-                  file(), ": tensor ", tensor->name, " has rows of ", tensor->shape.ne[0],
-                  ", its siblings of ", model_tensor.shape.ne[0]);
-            check(parts.tensors.size() == 1 || tensor->shape.n_dims == 2, ErrorKind::bad_file,
-                  file(), ": tensor ", tensor->name, " has shape ", to_string(tensor->shape),
-                  ", a matrix is expected");
-            if (first) {
-                model_tensor.shape = tensor->shape;
-            } else {
-                model_tensor.shape.ne[1] += tensor->shape.ne[1];
-            }
-            check(!parts.swap_halves || tensor->shape.rows() % 2 == 0, ErrorKind::bad_file, file(),
-                  ": tensor ", tensor->name, " has ", tensor->shape.rows(),
-                  " rows, an even number is expected");
-            for (const Piece& piece : cut(*tensor, parts.swap_halves)) {
-                model_tensor.pieces.push_back(piece);
-            }
-        }
         index_.emplace(name, tensors_.size());
-        tensors_.push_back(std::move(model_tensor));
+        tensors_.push_back(assemble(name, parts_of[name], schemes));
     }
+}
+
+ModelTensor Checkpoint::assemble(const std::string& name, const Parts& parts,
+                                 const WeightSchemes& schemes) {
+    ModelTensor model_tensor{.name = name, .shape = {}, .pieces = {}};
+    for (const TensorInfo* tensor : parts.tensors) {
+        check(tensor != nullptr, ErrorKind::bad_file, file(), ": ", name, " comes in ",
+              parts.tensors.size(), " parts, but one is missing");
+        const ScaledMatrix* scaled = nullptr;
+        if (auto found = schemes.find(*tensor)) {
+            scaled = scaled_.emplace_back(std::move(found)).get();
+        }
+        const Shape& shape = scaled != nullptr ? scaled->shape : tensor->shape;
+        const bool first = model_tensor.pieces.empty();
+        check(first || shape.ne[0] == model_tensor.shape.ne[0], ErrorKind::bad_file, file(),
+              ": tensor ", tensor->name, " has rows of ", shape.ne[0], ", its siblings of ",
+              model_tensor.shape.ne[0]);
+        check(parts.tensors.size() == 1 || shape.n_dims == 2, ErrorKind::bad_file, file(),
+              ": tensor ", tensor->name, " has shape ", to_string(shape), ", a matrix is expected");
+        if (first) {
+            model_tensor.shape = shape;
+        } else {
+            model_tensor.shape.ne[1] += shape.ne[1];
+        }
+        check(!parts.swap_halves || shape.rows() % 2 == 0, ErrorKind::bad_file, file(), ": tensor ",
+              tensor->name, " has ", shape.rows(), " rows, an even number is expected");
+        const TensorType type = scaled != nullptr ? scaled->type : tensor->type;
+        for (const Piece& piece :
+             cut({type, shape.elements(), tensor->bytes, scaled, 0}, parts.swap_halves)) {
+            model_tensor.pieces.push_back(piece);
+        }
+    }
+    return model_tensor;
 }
 
 const ModelTensor* Checkpoint::find(std::string_view name) const {

@@ -3,10 +3,14 @@
 #pragma once
 
 #include "store/recognise.hpp"
+#include "store/scaled_weights.hpp"
 #include "store/tensor_source.hpp"
+#include "store/weight_schemes.hpp"
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +24,9 @@ struct Piece {
     TensorType type = TensorType::f32;
     int64_t n_elements = 0;
     std::span<const std::byte> bytes;
+    // For types with scales in other tensors: the whole matrix, and where in it this run begins.
+    const ScaledMatrix* scaled = nullptr;
+    int64_t first = 0;
 };
 
 struct ModelTensor {
@@ -40,15 +47,21 @@ struct ModelTensor {
 // One component, opened and recognised by its tensor names. Move-only; owns the mapped files.
 class Checkpoint {
   public:
-    // Throws bad_file for anything that is not a part of FLUX.2; unsupported, saying what it is,
-    // when that is known.
-    static Checkpoint open(const std::filesystem::path& path);
-    explicit Checkpoint(TensorSource source);
+    // Of a file with several parts the wanted one is taken; when it is not there, or none is
+    // wanted, the first. Throws bad_file for anything that is not a part of FLUX.2; unsupported,
+    // saying what it is, when that is known.
+    static Checkpoint open(const std::filesystem::path& path,
+                           std::optional<Component> wanted = std::nullopt);
+    // Every part of a file.
+    static std::vector<Checkpoint> open_all(const std::filesystem::path& path);
+    explicit Checkpoint(TensorSource source, std::optional<Component> wanted = std::nullopt);
 
     Component component() const { return component_; }
     Naming naming() const { return naming_; }
     const TensorSource& source() const { return source_; }
     std::string file() const { return source_.path().string(); }
+    // All parts that the file holds, this one among them.
+    const std::vector<Component>& components_of_file() const { return components_of_file_; }
 
     const std::vector<ModelTensor>& tensors() const { return tensors_; }
     const ModelTensor* find(std::string_view name) const;
@@ -57,11 +70,16 @@ class Checkpoint {
     int64_t n_parameters() const;
 
   private:
-    void collect_tensors();
+    struct Parts;
+    std::vector<const TensorInfo*> tensors_of(const RecognisedPart& part) const;
+    void collect_tensors(const RecognisedPart& part);
+    ModelTensor assemble(const std::string& name, const Parts& parts, const WeightSchemes& schemes);
 
     TensorSource source_;
     Component component_;
     Naming naming_;
+    std::vector<Component> components_of_file_;
+    std::vector<std::unique_ptr<const ScaledMatrix>> scaled_;
     std::vector<ModelTensor> tensors_;
     std::unordered_map<std::string, size_t> index_;
 };

@@ -3,9 +3,12 @@
 #include "base/check.hpp"
 #include "store/tensor_names.hpp"
 
+#include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 namespace flux2 {
 namespace {
@@ -56,23 +59,25 @@ constexpr std::array kStrangers = {
     Stranger{"layers.2.pool.0.weight", "a TAEF2 autoencoder, made for previews", kUseVae},
 };
 
-std::string find_stranger(const TensorSource& source) {
+using Tensors = std::vector<const TensorInfo*>;
+
+std::string find_stranger(const Tensors& tensors) {
     for (const Stranger& stranger : kStrangers) {
-        for (const TensorInfo& tensor : source.tensors()) {
-            if (tensor.name.find(stranger.mark) != std::string::npos) {
-                return concat("is ", stranger.what, " (", tensor.name, "); ", stranger.advice);
+        for (const TensorInfo* tensor : tensors) {
+            if (tensor->name.find(stranger.mark) != std::string::npos) {
+                return concat("is ", stranger.what, " (", tensor->name, "); ", stranger.advice);
             }
         }
     }
     return {};
 }
 
-// The tensors of a file by their names without prefixes.
+// Tensors by their names without prefixes.
 class Names {
   public:
-    explicit Names(const TensorSource& source) {
-        for (const TensorInfo& tensor : source.tensors()) {
-            names_.emplace(strip_prefix(tensor.name), &tensor);
+    explicit Names(const Tensors& tensors) {
+        for (const TensorInfo* tensor : tensors) {
+            names_.emplace(strip_prefix(tensor->name), tensor);
         }
     }
     const TensorInfo* find(std::string_view name) const {
@@ -87,20 +92,20 @@ class Names {
 
 std::optional<RecognisedPart> find_part(const Names& names) {
     if (names.has("double_stream_modulation_img.lin.weight")) {
-        return RecognisedPart{Component::transformer, Naming::original};
+        return RecognisedPart{Component::transformer, Naming::original, {}};
     }
     if (names.has("double_stream_modulation_img.linear.weight")) {
-        return RecognisedPart{Component::transformer, Naming::diffusers};
+        return RecognisedPart{Component::transformer, Naming::diffusers, {}};
     }
     if (names.has("decoder.conv_in.weight") && names.has("bn.running_mean")) {
         const bool original = names.has("decoder.post_quant_conv.weight");
-        return RecognisedPart{Component::vae, original ? Naming::original : Naming::diffusers};
+        return RecognisedPart{Component::vae, original ? Naming::original : Naming::diffusers, {}};
     }
     if (names.has("model.layers.0.self_attn.q_norm.weight")) {
-        return RecognisedPart{Component::text_encoder, Naming::hugging_face};
+        return RecognisedPart{Component::text_encoder, Naming::hugging_face, {}};
     }
     if (names.has("blk.0.attn_q_norm.weight")) {
-        return RecognisedPart{Component::text_encoder, Naming::llama_cpp};
+        return RecognisedPart{Component::text_encoder, Naming::llama_cpp, {}};
     }
     return std::nullopt;
 }
@@ -175,14 +180,29 @@ const char* to_string(Naming naming) {
 }
 
 Identity identify(const TensorSource& source) {
-    if (std::string stranger = find_stranger(source); !stranger.empty()) {
-        return {{}, std::move(stranger)};
+    Tensors all;
+    std::map<std::string_view, Tensors> by_prefix;
+    for (const TensorInfo& tensor : source.tensors()) {
+        all.push_back(&tensor);
+        by_prefix[prefix_of(tensor.name)].push_back(&tensor);
     }
-    const Names names(source);
-    if (const auto part = find_part(names)) {
-        return {part, {}};
+    Identity identity;
+    for (const auto& [prefix, tensors] : by_prefix) {
+        auto part = find_part(Names(tensors));
+        if (part && find_stranger(tensors).empty()) {
+            part->prefix = prefix;
+            identity.parts.push_back(std::move(*part));
+        }
     }
-    return {{}, name_remains(names)};
+    std::stable_sort(identity.parts.begin(), identity.parts.end(),
+                     [](const auto& a, const auto& b) { return a.component < b.component; });
+    if (identity.parts.empty()) {
+        identity.stranger = find_stranger(all);
+    }
+    if (identity.parts.empty() && identity.stranger.empty()) {
+        identity.stranger = name_remains(Names(all));
+    }
+    return identity;
 }
 
 }  // namespace flux2

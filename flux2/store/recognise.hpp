@@ -3,8 +3,8 @@
 
 #include "store/tensor_source.hpp"
 
-#include <optional>
 #include <string>
+#include <vector>
 
 namespace flux2 {
 
@@ -17,10 +17,13 @@ const char* to_string(Naming naming);
 struct RecognisedPart {
     Component component;
     Naming naming;
+    std::string prefix;  // of its tensors, see prefix_of
 };
 
 struct Identity {
-    std::optional<RecognisedPart> part;  // nothing: no part of FLUX.2
+    // Transformer, text encoder, autoencoder in this order; several in all-in-one checkpoints,
+    // which tell them apart by prefixes. Empty: no part of FLUX.2.
+    std::vector<RecognisedPart> parts;
     // Then: "is a FLUX.1 transformer (vector_in.in_layer.weight); use ...". Empty when the file is
     // of no kind this program has heard of.
     std::string stranger;

@@ -9,6 +9,8 @@
 namespace flux2 {
 namespace {
 
+constexpr std::string_view kTextEncoders = "text_encoders.";
+
 // In a pattern `#` stands for a number and a closing `*` for the rest of the name. In the target
 // `#` and `*` repeat what was matched, in order, and `~` is 3 minus the number.
 struct Rule {
@@ -184,7 +186,7 @@ TensorPlace place(std::span<const Rule> rules, std::string_view name) {
 
 }  // namespace
 
-std::string_view strip_prefix(std::string_view name) {
+std::string_view prefix_of(std::string_view name) {
     constexpr std::array<std::string_view, 7> kPrefixes = {
         "model.diffusion_model.", "base_model.model.", "diffusion_model.",
         "first_stage_model.",     "transformer.",      "vae.",
@@ -192,16 +194,24 @@ std::string_view strip_prefix(std::string_view name) {
     };
     for (const std::string_view prefix : kPrefixes) {
         if (name.starts_with(prefix)) {
-            return name.substr(prefix.size());
+            return prefix;
         }
     }
+    if (name.starts_with(kTextEncoders)) {
+        return name.substr(0, name.find('.', kTextEncoders.size()) + 1);
+    }
+    return {};
+}
+
+std::string_view strip_prefix(std::string_view name) {
+    if (!name.starts_with(kTextEncoders)) {
+        return name.substr(prefix_of(name).size());
+    }
     // "text_encoders.qwen3_4b.transformer.model.layers..." -> "model.layers..."
-    if (name.starts_with("text_encoders.")) {
-        for (const std::string_view start : {".model.", ".lm_head."}) {
-            const size_t at = name.find(start);
-            if (at != std::string_view::npos) {
-                return name.substr(at + 1);
-            }
+    for (const std::string_view start : {".model.", ".lm_head."}) {
+        const size_t at = name.find(start);
+        if (at != std::string_view::npos) {
+            return name.substr(at + 1);
         }
     }
     return name;

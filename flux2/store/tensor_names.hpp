@@ -17,7 +17,10 @@ struct TensorPlace {
     bool swap_halves = false;
 };
 
-// Drops what other programs put in front: "model.diffusion_model.", "vae.", "text_encoders.x.", ...
+// What other programs put in front: "model.diffusion_model.", "vae.", "text_encoders.qwen3_4b.";
+// empty when there is nothing of it. Files with several parts keep them apart by it.
+std::string_view prefix_of(std::string_view name);
+// The name without it.
 std::string_view strip_prefix(std::string_view name);
 
 // Each takes a name without prefix; one it has no rule for is taken to be ours already.

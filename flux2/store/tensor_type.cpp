@@ -36,13 +36,33 @@ constexpr std::array kPlainTypes = {
     PlainType{TensorType::i16, "I16", 2},         PlainType{TensorType::i8, "I8", 1},
     PlainType{TensorType::u64, "U64", 8},         PlainType{TensorType::u32, "U32", 4},
     PlainType{TensorType::u16, "U16", 2},         PlainType{TensorType::u8, "U8", 1},
-    PlainType{TensorType::boolean, "BOOL", 1},
+    PlainType{TensorType::boolean, "BOOL", 1},    PlainType{TensorType::f8_e8m0, "F8_E8M0", 1},
+};
+
+struct ScaledType {
+    TensorType type;
+    const char* name;
+    int64_t elements_per_byte;
+};
+
+constexpr std::array kScaledTypes = {
+    ScaledType{TensorType::scaled_f8_e4m3, "scaled F8_E4M3", 1},
+    ScaledType{TensorType::scaled_f8_e5m2, "scaled F8_E5M2", 1},
+    ScaledType{TensorType::scaled_mxfp8, "MXFP8", 1},
+    ScaledType{TensorType::scaled_nvfp4, "NVFP4", 2},
+    ScaledType{TensorType::scaled_i8, "scaled I8", 1},
 };
 
 const PlainType* find_plain(TensorType type) {
     const auto* found = std::find_if(kPlainTypes.begin(), kPlainTypes.end(),
                                      [&](const PlainType& p) { return p.type == type; });
     return found == kPlainTypes.end() ? nullptr : found;
+}
+
+const ScaledType* find_scaled(TensorType type) {
+    const auto* found = std::find_if(kScaledTypes.begin(), kScaledTypes.end(),
+                                     [&](const ScaledType& s) { return s.type == type; });
+    return found == kScaledTypes.end() ? nullptr : found;
 }
 
 std::string to_upper(std::string text) {
@@ -88,8 +108,25 @@ std::array<float, 256> f8_table(int exponent_bits, bool fn) {
     return table;
 }
 
-void lookup_f8(const std::array<float, 256>& table, std::span<const std::byte> bytes,
-               std::span<float> out) {
+std::array<float, 256> e8m0_table() {
+    std::array<float, 256> table{};
+    for (int code = 0; code < 255; ++code) {
+        table[static_cast<size_t>(code)] = std::ldexp(1.0f, code - 127);
+    }
+    table[255] = std::numeric_limits<float>::quiet_NaN();
+    return table;
+}
+
+std::array<float, 256> i8_table() {
+    std::array<float, 256> table{};
+    for (size_t code = 0; code < table.size(); ++code) {
+        table[code] = static_cast<float>(static_cast<int8_t>(static_cast<uint8_t>(code)));
+    }
+    return table;
+}
+
+void lookup_byte(const std::array<float, 256>& table, std::span<const std::byte> bytes,
+                 std::span<float> out) {
     for (size_t i = 0; i < out.size(); ++i) {
         out[i] = table[static_cast<uint8_t>(bytes[i])];
     }
@@ -174,15 +211,25 @@ std::string type_name(TensorType type) {
     if (const PlainType* plain = find_plain(type)) {
         return std::string(plain->dtype);
     }
+    if (const ScaledType* scaled = find_scaled(type)) {
+        return scaled->name;
+    }
     return to_upper(ggml_type_name(to_ggml(type)));
 }
 
 int64_t block_elements(TensorType type) {
-    return is_ggml(type) ? ggml_blck_size(to_ggml(type)) : 1;
+    if (is_ggml(type)) {
+        return ggml_blck_size(to_ggml(type));
+    }
+    const ScaledType* scaled = find_scaled(type);
+    return scaled != nullptr ? scaled->elements_per_byte : 1;
 }
 
 size_t block_bytes(TensorType type) {
-    return is_ggml(type) ? ggml_type_size(to_ggml(type)) : find_plain(type)->bytes;
+    if (is_ggml(type)) {
+        return ggml_type_size(to_ggml(type));
+    }
+    return is_scaled(type) ? 1 : find_plain(type)->bytes;
 }
 
 size_t data_bytes(TensorType type, int64_t n_elements) {
@@ -191,6 +238,10 @@ size_t data_bytes(TensorType type, int64_t n_elements) {
 
 bool is_quantized(TensorType type) {
     return is_ggml(type) && ggml_is_quantized(to_ggml(type));
+}
+
+bool is_scaled(TensorType type) {
+    return find_scaled(type) != nullptr;
 }
 
 bool is_float(TensorType type) {
@@ -208,6 +259,9 @@ bool is_float(TensorType type) {
 }
 
 bool converts_to_f32(TensorType type) {
+    if (!is_ggml(type)) {
+        return find_plain(type) != nullptr;
+    }
     return find_plain(type) != nullptr || ggml_get_type_traits(to_ggml(type))->to_float != nullptr;
 }
 
@@ -235,9 +289,26 @@ TensorType parse_matrix_type(const std::string& name) {
     fail(ErrorKind::bad_argument, "unknown type '", name, "'; choose one of ", known);
 }
 
-void to_f32(TensorType type, std::span<const std::byte> bytes, std::span<float> out) {
+const std::array<float, 256>& byte_values(TensorType type) {
     static const std::array<float, 256> e4m3 = f8_table(4, true);
     static const std::array<float, 256> e5m2 = f8_table(5, false);
+    static const std::array<float, 256> e8m0 = e8m0_table();
+    static const std::array<float, 256> i8 = i8_table();
+    switch (type) {
+        case TensorType::f8_e4m3:
+            return e4m3;
+        case TensorType::f8_e5m2:
+            return e5m2;
+        case TensorType::f8_e8m0:
+            return e8m0;
+        case TensorType::i8:
+            return i8;
+        default:
+            fail(ErrorKind::internal, "no table of values for ", type_name(type));
+    }
+}
+
+void to_f32(TensorType type, std::span<const std::byte> bytes, std::span<float> out) {
     const auto n = static_cast<int64_t>(out.size());
     check(n % block_elements(type) == 0 && bytes.size() == data_bytes(type, n) &&
               converts_to_f32(type),
@@ -250,9 +321,9 @@ void to_f32(TensorType type, std::span<const std::byte> bytes, std::span<float> 
         case TensorType::bf16:
             return bf16_values(bytes, out);
         case TensorType::f8_e4m3:
-            return lookup_f8(e4m3, bytes, out);
         case TensorType::f8_e5m2:
-            return lookup_f8(e5m2, bytes, out);
+        case TensorType::f8_e8m0:
+            return lookup_byte(byte_values(type), bytes, out);
         case TensorType::f64:
             return cast_values<double>(bytes, out);
         case TensorType::i8:

@@ -1,6 +1,7 @@
 // Element types of both file formats, their sizes, and the way from any of them to F32.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -42,6 +43,13 @@ enum class TensorType : int32_t {
     u32 = 1004,
     u64 = 1005,
     boolean = 1006,
+    f8_e8m0 = 1007,
+    // Codes whose scales lie in other tensors: store/scaled_weights reads them, to_f32 does not.
+    scaled_f8_e4m3 = 1010,
+    scaled_f8_e5m2 = 1011,
+    scaled_mxfp8 = 1012,
+    scaled_nvfp4 = 1013,
+    scaled_i8 = 1014,
 };
 
 // The type a GGUF file means by this number; nothing when ggml does not know it.
@@ -59,8 +67,11 @@ size_t block_bytes(TensorType type);
 // Bytes of n_elements values, which must be whole blocks.
 size_t data_bytes(TensorType type, int64_t n_elements);
 
-// Stored in blocks with shared scales, so values were rounded on the way in.
+// One of ggml's types that are stored in blocks with shared scales, so values were rounded on the
+// way in.
 bool is_quantized(TensorType type);
+// One of the types whose scales lie in other tensors.
+bool is_scaled(TensorType type);
 bool is_float(TensorType type);
 
 // Whether to_f32 can read this type.
@@ -72,6 +83,9 @@ bool converts_from_f32(TensorType type);
 // The type a user names for matrices in memory ("BF16", "q8_0"): one that from_f32 can write.
 // Throws bad_argument, listing them.
 TensorType parse_matrix_type(const std::string& name);
+
+// The values of the 256 codes of f8_e4m3, f8_e5m2, f8_e8m0 or i8.
+const std::array<float, 256>& byte_values(TensorType type);
 
 // Converts whole blocks; bytes need no alignment and out.size() is their number of elements.
 void to_f32(TensorType type, std::span<const std::byte> bytes, std::span<float> out);

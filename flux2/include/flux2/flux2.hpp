@@ -28,8 +28,8 @@ namespace flux2 {
 // ---- Model files ----
 
 // The three parts, each a GGUF or safetensors file, a shard of several, or a folder with one
-// checkpoint. The text encoder may be missing when features come from a file, the autoencoder
-// never.
+// checkpoint. A part that is not named is taken from the transformer's file when that holds it. The
+// text encoder may be missing when features come from a file, the autoencoder never.
 struct ModelFiles {
     std::filesystem::path transformer, text_encoder, vae;
 };
@@ -42,12 +42,18 @@ struct FileInfo {
     std::string format;  // "GGUF" or "safetensors"
     std::string naming;  // whose tensor names: "original", "diffusers", ...
     std::string types;   // "Q8_0 x 80, BF16 x 12"
+    // How weights are stored, in words: "FP8 (E4M3) with one scale per matrix x 80, unquantised x
+    // 9".
+    std::string scheme;
+    std::string partners;            // which files it goes with
+    std::vector<std::string> notes;  // what else its user should know, such as a missing tokenizer
     int64_t n_parameters = 0;
     uint64_t size_bytes = 0;
     int64_t text_width = 0;       // of the features a transformer takes or an encoder gives
     int64_t latent_channels = 0;  // of a token, for transformer and autoencoder
     std::string variant;          // transformer: "klein", "base", "kv" or "dev"
     std::string variant_reason;   // how that is known
+    bool distilled = false;       // made for few steps without guidance
     int default_steps = 0;
     float default_guidance = 0;
     int default_width = 0, default_height = 0;
@@ -56,6 +62,8 @@ struct FileInfo {
 // Throws bad_file for a file that is broken or no part of FLUX.2; unsupported, saying what it is,
 // when that is known.
 FileInfo inspect_file(const std::filesystem::path& path);
+// The same for every part of a file, since some hold several; inspect_file describes the first.
+std::vector<FileInfo> inspect_parts(const std::filesystem::path& path);
 
 // Why two parts cannot work together, in one sentence; nothing when they can, or when they are two
 // of the same part.
