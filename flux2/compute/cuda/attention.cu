@@ -263,8 +263,10 @@ cudaError_t launch(const AttentionArgs& args, cudaStream_t stream) {
 
 }  // namespace
 
-bool attention_supports(int head_dim) {
-    return head_dim == 32 || head_dim == 64 || head_dim == 128;
+int attention_architecture() {
+    cudaFuncAttributes attributes = {};
+    return cudaFuncGetAttributes(&attributes, attend<128>) == cudaSuccess ? attributes.ptxVersion
+                                                                          : 0;
 }
 
 cudaError_t attention(const AttentionArgs& args, cudaStream_t stream) {

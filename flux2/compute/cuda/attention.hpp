@@ -36,11 +36,14 @@ struct AttentionArgs {
     int head_dim = 0;  // 32, 64 or 128
 };
 
-bool attention_supports(int head_dim);
+// The architecture that the code for the current device was compiled for, such as 80; 0 when there
+// is none. Older than 80 it computes nothing.
+int attention_architecture();
 
 cudaError_t attention(const AttentionArgs& args, cudaStream_t stream);
 
 // The same by the matrix units of Hopper (sm_90), which take head_dim 128 without mask.
+bool has_hopper_attention();  // in this build, for the current device
 bool hopper_attention_supports(const AttentionArgs& args);
 cudaError_t hopper_attention(const AttentionArgs& args, cudaStream_t stream);
 

@@ -322,6 +322,11 @@ bool is_aligned(const KeysValues& kv) {
 
 }  // namespace
 
+bool has_hopper_attention() {
+    cudaFuncAttributes attributes = {};
+    return cudaFuncGetAttributes(&attributes, attend) == cudaSuccess;
+}
+
 bool hopper_attention_supports(const AttentionArgs& args) {
     return args.head_dim == kHead && args.mask == nullptr && is_aligned(args.q, args.q_stride) &&
            is_aligned(args.own) && is_aligned(args.kept);

@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "compute/cuda/attention.hpp"
 #include "compute/cuda/kernel_table.hpp"
 
 #include <ggml-backend-impl.h>
@@ -99,9 +100,8 @@ class Streams {
           device_(device),
           theirs_done_(ggml_backend_event_new(ggml_backend_get_device(cuda_.get()))),
           ours_done_(ggml_backend_event_new(ggml_backend_get_device(cuda_.get()))) {
-        constexpr int kHopper = 90;
-        context_.hopper = compute_capability(device) == kHopper;
         require(cudaSetDevice(device), "choosing the device");
+        context_.hopper = has_hopper_attention();
         require(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking),
                 "making a stream");
         require(cudaMalloc(&context_.scratch, kScratchBytes), "making room for a kernel");
@@ -230,7 +230,21 @@ bool runs_on(ggml_backend_dev_t device) {
         return false;
     }
     const int number = find_number(device);
-    return number >= 0 && compute_capability(number) >= kOldest;
+    if (number < 0 || compute_capability(number) < kOldest ||
+        cudaSetDevice(number) != cudaSuccess) {
+        return false;
+    }
+    const bool built = attention_architecture() >= kOldest;
+    if (!built) {
+        cudaGetLastError();  // "no kernel image" is no error of whoever comes next
+        log(LogLevel::warning,
+            concat(ggml_backend_dev_name(device), ": our kernels were not built for sm_",
+                   compute_capability(number),
+                   ", so ggml's slower operations are used; build with "
+                   "-DCMAKE_CUDA_ARCHITECTURES=",
+                   compute_capability(number)));
+    }
+    return built;
 }
 
 ggml_backend_ptr extend(ggml_backend_ptr cuda) {

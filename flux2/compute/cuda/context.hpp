@@ -14,7 +14,7 @@ struct Context {
     cudaStream_t stream = nullptr;
     cublasHandle_t blas = nullptr;
     void* scratch = nullptr;  // for kernels that have two passes
-    bool hopper = false;      // sm_90, whose matrix units have kernels of their own
+    bool hopper = false;      // has the kernels of sm_90, whose matrix units work differently
 };
 
 }  // namespace flux2::cuda

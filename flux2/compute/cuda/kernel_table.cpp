@@ -220,7 +220,8 @@ cudaError_t run_conv(const Context& context, const ggml_tensor* y) {
                            .kernel = params.kernel,
                            .stride = params.stride,
                            .scale = params.scale};
-    return conv_hopper_suits(args) ? conv_hopper(args, context.stream) : conv(args, context.stream);
+    return context.hopper && conv_hopper_suits(args) ? conv_hopper(args, context.stream)
+                                                     : conv(args, context.stream);
 }
 
 cudaError_t run_group_norm(const Context& context, const ggml_tensor* y) {

@@ -1,9 +1,9 @@
 # Our CUDA kernels and the backend that runs them, as part of flux2.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES native)  # as ggml does; give a list to build for other machines
+endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
-if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES OR CMAKE_CUDA_ARCHITECTURES STREQUAL "52")
-    set(CMAKE_CUDA_ARCHITECTURES 75 80 86 89 90 120)
-endif()
 
 add_library(flux2_kernels OBJECT
     compute/cuda/attention.cu
@@ -26,5 +26,6 @@ target_sources(flux2 PRIVATE
     compute/cuda/backend.cpp compute/cuda/kernel_table.cpp
     $<TARGET_OBJECTS:flux2_kernels> $<TARGET_OBJECTS:flux2_hopper_kernels>)
 target_compile_definitions(flux2 PRIVATE FLUX2_KERNELS)
+set_target_properties(flux2 PROPERTIES CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
 target_link_libraries(flux2 PRIVATE
     $<BUILD_INTERFACE:flux2_ggml_backend> $<BUILD_INTERFACE:CUDA::cudart> $<BUILD_INTERFACE:CUDA::cublas>)
