@@ -208,17 +208,7 @@ class Strip {
 };
 
 void attend(ggml_tensor* dst, int ith, int nth, void*) {
-    const int64_t n_heads = dst->src[0]->ne[1];
-    const int64_t n = dst->ne[1];
-    const int64_t n_strips = (n + kQueries - 1) / kQueries;
-    Strip strip(dst);
-    // Neighbouring strips of a head share its keys and values in the cache.
-    const int64_t begin = n_heads * n_strips * ith / nth;
-    const int64_t end = n_heads * n_strips * (ith + 1) / nth;
-    for (int64_t i = begin; i < end; ++i) {
-        const int64_t first = i % n_strips * kQueries;
-        strip.run(i / n_strips, first, std::min(kQueries, n - first));
-    }
+    run_strips<Strip>(dst, kQueries, ith, nth);
 }
 
 }  // namespace

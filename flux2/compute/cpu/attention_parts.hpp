@@ -1,9 +1,10 @@
 // What the two forms of attention share: the name of their node, whose sources are the queries, the
-// packed keys and the packed values, and how tokens are found.
+// packed keys and the packed values, how tokens are found, and how threads share the work.
 #pragma once
 
 #include <ggml.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -20,6 +21,23 @@ inline const float* token(const ggml_tensor* x, int64_t head, int64_t i) {
 // How many keys there were before they were packed.
 inline int64_t n_keys_of(const ggml_tensor* attention) {
     return attention->src[1]->src[0]->ne[2];
+}
+
+// One thread's share of a node: strips of n_queries queries of a head, by Strip::run(head, first
+// query, their number).
+template <typename Strip>
+void run_strips(ggml_tensor* dst, int64_t n_queries, int ith, int nth) {
+    const int64_t n_heads = dst->src[0]->ne[1];
+    const int64_t n = dst->ne[1];
+    const int64_t n_strips = (n + n_queries - 1) / n_queries;
+    Strip strip(dst);
+    // Neighbouring strips of a head share its keys and values in the cache.
+    const int64_t begin = n_heads * n_strips * ith / nth;
+    const int64_t end = n_heads * n_strips * (ith + 1) / nth;
+    for (int64_t i = begin; i < end; ++i) {
+        const int64_t first = i % n_strips * n_queries;
+        strip.run(i / n_strips, first, std::min(n_queries, n - first));
+    }
 }
 
 }  // namespace flux2::cpu
