@@ -2,6 +2,7 @@
 
 #include "compute/cpu/attention.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
+#include "compute/cpu/token_ops.hpp"
 #include "compute/token_nodes.hpp"
 
 #include <algorithm>
@@ -12,6 +13,10 @@ namespace {
 
 bool has_own_nodes(const Graph& g) {
     return g.form().operations == Operations::cuda;
+}
+
+bool is_for_cpu(const Graph& g) {
+    return g.form().operations == Operations::cpu;
 }
 
 ggml_tensor* as_type(Graph& g, ggml_tensor* x, ggml_type type) {
@@ -67,7 +72,7 @@ float attention_scale(const ggml_tensor* q) {
 }
 
 ggml_tensor* plain_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {
-    if (g.form().operations == Operations::cpu) {
+    if (is_for_cpu(g)) {
         return cpu::has_matrix_tiles() && !g.form().exact ? cpu::attention_16bit(g, q, k, v)
                                                           : cpu::attention(g, q, k, v, nullptr);
     }
@@ -78,7 +83,7 @@ ggml_tensor* plain_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tens
 }
 
 ggml_tensor* masked_attention(Graph& g, const AttentionInput& in) {
-    if (g.form().operations == Operations::cpu) {
+    if (is_for_cpu(g)) {
         return cpu::attention(g, in.q, in.k, in.v, in.mask);
     }
     ggml_tensor* q = in.q;
@@ -160,6 +165,9 @@ ggml_tensor* rms_norm(Graph& g, ggml_tensor* x, ggml_tensor* weight, float eps) 
     if (has_own_nodes(g)) {
         return own::rms_norm(g, x, weight, eps, g.form().activations);
     }
+    if (is_for_cpu(g) && ggml_is_matrix(x)) {
+        return cpu::rms_norm(g, x, weight, eps);
+    }
     return ggml_mul(g, ggml_rms_norm(g, x, eps), weight);
 }
 
@@ -171,6 +179,9 @@ ggml_tensor* modulate(Graph& g, ggml_tensor* x, const ModSpans& spans) {
     if (has_own_nodes(g)) {
         return own::modulate(g, x, spans, g.form().activations);
     }
+    if (is_for_cpu(g)) {
+        return cpu::modulate(g, x, spans);
+    }
     constexpr float kEps = 1e-6f;
     return for_spans(g, x, spans, [&](ggml_tensor* part, const Mod& mod) {
         ggml_tensor* y = ggml_norm(g, part, kEps);
@@ -181,6 +192,9 @@ ggml_tensor* modulate(Graph& g, ggml_tensor* x, const ModSpans& spans) {
 ggml_tensor* add_gated(Graph& g, ggml_tensor* x, ggml_tensor* branch, const ModSpans& spans) {
     if (has_own_nodes(g)) {
         return own::add_gated(g, x, branch, spans);
+    }
+    if (is_for_cpu(g)) {
+        return cpu::add_gated(g, x, branch, spans);
     }
     return ggml_add(g, x, for_spans(g, branch, spans, [&](ggml_tensor* part, const Mod& mod) {
                         return ggml_mul(g, part, mod.gate);
@@ -200,33 +214,46 @@ ggml_tensor* swiglu(Graph& g, ggml_tensor* gate, ggml_tensor* up, ggml_tensor* b
         before = before != nullptr ? as_type(g, before, gate->type) : nullptr;
         return own::swiglu(g, gate, up, before, g.form().activations);
     }
+    if (is_for_cpu(g)) {
+        return cpu::swiglu(g, gate, up, before);
+    }
     ggml_tensor* y = ggml_swiglu_split(g, gate, up);
     return before == nullptr ? y : ggml_concat(g, before, y, 0);
 }
+
+namespace {
+
+bool takes_table(const Graph& g) {
+    return has_own_nodes(g) || is_for_cpu(g);
+}
+
+}  // namespace
 
 Rope rope_of_axes(Graph& g, const std::array<ggml_tensor*, Rope::kMaxAxes>& axes, int64_t head_dim,
                   float theta) {
     return {.axis = axes,
             .theta = theta,
-            .table = has_own_nodes(g) ? own::rope_table(g, axes, head_dim, theta) : nullptr};
+            .table = takes_table(g) ? own::rope_table(g, axes, head_dim, theta) : nullptr};
 }
 
 Rope rope_of_text(Graph& g, ggml_tensor* positions, int64_t head_dim, float theta) {
     return {.axis = {positions},
             .theta = theta,
             .halves = true,
-            .table = has_own_nodes(g)
-                         ? own::rope_table(g, std::span(&positions, 1), head_dim, theta)
-                         : nullptr};
+            .table = takes_table(g) ? own::rope_table(g, std::span(&positions, 1), head_dim, theta)
+                                    : nullptr};
 }
 
 ggml_tensor* join_heads(Graph& g, std::span<const HeadsPart> parts, const Rope* rope, float eps) {
     const HeadsPart& first = parts.front();
+    const bool as_they_are = parts.size() == 1 && first.norm == nullptr && rope == nullptr;
     if (has_own_nodes(g)) {
-        const bool as_they_are = parts.size() == 1 && first.norm == nullptr && rope == nullptr;
         return as_they_are && first.x->type == GGML_TYPE_BF16
                    ? first.x
                    : own::join_heads(g, parts, rope, eps);
+    }
+    if (is_for_cpu(g) && !as_they_are) {
+        return cpu::join_heads(g, parts, rope, eps);
     }
     ggml_tensor* joined = nullptr;
     for (const HeadsPart& part : parts) {

@@ -144,16 +144,18 @@ ggml_tensor* rope_table(Graph& g, std::span<ggml_tensor* const> axes, int64_t he
 }
 
 void rope_table_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
-    const float theta = params_of<RopeParams>(y).theta;
+    const auto theta = static_cast<double>(params_of<RopeParams>(y).theta);
     const auto n_axes = std::find(y->src, y->src + GGML_MAX_SRC, nullptr) - y->src;
     const int64_t n_pairs = y->ne[0] / 2 / n_axes;  // of an axis
     share(y->ne[1], ith, nth, [&](int64_t i) {
         Row row;
         for (int64_t j = 0; j < n_axes * n_pairs; ++j) {
             const int32_t position = static_cast<const int32_t*>(y->src[j / n_pairs]->data)[i];
-            const float exponent = -static_cast<float>(j % n_pairs) / static_cast<float>(n_pairs);
-            const float angle = static_cast<float>(position) * std::pow(theta, exponent);
-            row.insert(row.end(), {std::cos(angle), std::sin(angle)});
+            const double exponent =
+                -static_cast<double>(j % n_pairs) / static_cast<double>(n_pairs);
+            const double angle = position * std::pow(theta, exponent);
+            row.push_back(static_cast<float>(std::cos(angle)));
+            row.push_back(static_cast<float>(std::sin(angle)));
         }
         set_row(y, i, row);
     });

@@ -1,6 +1,7 @@
 #include "compute/cpu/attention.hpp"
 
 #include "compute/cpu/attention_parts.hpp"
+#include "compute/cpu/instructions.hpp"
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/node.hpp"
 #include "compute/cpu/panels.hpp"
@@ -10,6 +11,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <numeric>
 
 namespace flux2::cpu {
 namespace {
@@ -55,40 +57,46 @@ void pack_values(ggml_tensor* dst, int ith, int nth, void*) {
 struct Softmax {
     float highest = kLowest;
     float sum = 0;
-
-    // Turns n scores, a multiple of 16, into weights; returns the factor for everything before.
-    float add(float* scores, int64_t n) {
-        // Sixteen chains side by side become vector code.
-        std::array<float, kPanel> chains;
-        chains.fill(highest);
-        for_panels(n, [&](int64_t i, size_t chain) {
-            chains[chain] = chains[chain] > scores[i] ? chains[chain] : scores[i];
-        });
-        const float before = highest;
-        highest = *std::max_element(chains.begin(), chains.end());
-        chains.fill(0);
-        for_panels(n, [&](int64_t i, size_t chain) {
-            scores[i] = exp_of(scores[i] - highest);
-            chains[chain] += scores[i];
-        });
-        const float factor = exp_of(before - highest);
-        sum *= factor;
-        for (const float part : chains) {
-            sum += part;
-        }
-        return factor;
-    }
-
-  private:
-    template <typename F>
-    static void for_panels(int64_t n, const F& f) {
-        for (int64_t first = 0; first < n; first += kPanel) {
-            for (int64_t i = 0; i < kPanel; ++i) {
-                f(first + i, static_cast<size_t>(i));
-            }
-        }
-    }
 };
+
+template <typename F>
+FLUX2_INLINE void for_panels(int64_t n, const F& f) {
+    for (int64_t first = 0; first < n; first += kPanel) {
+        for (int64_t i = 0; i < kPanel; ++i) {
+            f(first + i, static_cast<size_t>(i));
+        }
+    }
+}
+
+// Turns n scores, a multiple of 16, into weights; returns the factor for everything before.
+FLUX2_INLINE float weigh(Softmax* row, float* scores, int64_t n) {
+    // Sixteen chains side by side become vector code.
+    std::array<float, kPanel> chains;
+    chains.fill(row->highest);
+    for_panels(n, [&](int64_t i, size_t chain) {
+        chains[chain] = chains[chain] > scores[i] ? chains[chain] : scores[i];
+    });
+    const float before = row->highest;
+    const float highest = *std::max_element(chains.begin(), chains.end());
+    chains.fill(0);
+    for_panels(n, [&](int64_t i, size_t chain) {
+        scores[i] = exp_of(scores[i] - highest);
+        chains[chain] += scores[i];
+    });
+    const float factor = exp_of(before - highest);
+    row->highest = highest;
+    row->sum = std::accumulate(chains.begin(), chains.end(), row->sum * factor);
+    return factor;
+}
+
+// Whether a row of the mask leaves one of the keys [first, end).
+bool sees_some(const float* mask, int64_t first, int64_t end) {
+    float highest = kLowest;
+    for (int64_t i = first; i < end; ++i) {
+        highest = highest > mask[i] ? highest : mask[i];
+    }
+    return highest > kLowest;
+}
 
 void scale_row(float* row, int64_t n, float factor) {
     for (int64_t i = 0; i < n; ++i) {
@@ -143,8 +151,8 @@ class Strip {
         int64_t seen = 1;
         for (int64_t i = first; i < first + n; ++i) {
             const float* mask = values(mask_) + i * n_keys_;
-            for (int64_t key = n_keys_; key > seen; --key) {
-                seen = mask[key - 1] > kLowest ? key : seen;
+            for (int64_t key = n_keys_; key > seen; key -= std::min(kPanel, key)) {
+                seen = sees_some(mask, std::max<int64_t>(key - kPanel, 0), key) ? key : seen;
             }
         }
         return seen;
@@ -179,8 +187,8 @@ class Strip {
     void add_values(int64_t head, int64_t n, int64_t key, int64_t n_keys,
                     std::array<Softmax, kQueries>& rows) {
         for (int64_t i = 0; i < n; ++i) {
-            const float factor = rows[static_cast<size_t>(i)].add(scores_.get() + i * kKeys,
-                                                                  round_up(n_keys, kPanel));
+            const float factor = call_best<weigh>(
+                &rows[static_cast<size_t>(i)], scores_.get() + i * kKeys, round_up(n_keys, kPanel));
             if (key > 0) {
                 scale_row(sums_.get() + i * width_, width_, factor);
             }
