@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 
@@ -70,19 +71,20 @@ struct SmallModel {
 
 TransformerInput small_input(const TransformerSizes& sizes, int64_t n_ref_side) {
     TransformerInput input;
-    const auto fill = [](HostTensor& x, std::array<int64_t, 4> ne, uint32_t seed) {
-        x = HostTensor(ne);
+    const auto filled = [](std::array<int64_t, 4> ne, uint32_t seed) {
+        HostTensor x(ne);
         x.data = random_values(x.data.size(), seed);
         for (float& value : x.data) {
             value *= 5;
         }
+        return x;
     };
-    fill(input.img, {sizes.channels, 6, 1, 1}, 100);
-    fill(input.txt, {sizes.text_width, 5, 1, 1}, 101);
+    input.img = filled({sizes.channels, 6, 1, 1}, 100);
+    input.txt = std::make_shared<const HostTensor>(filled({sizes.text_width, 5, 1, 1}, 101));
     input.img_pos = image_positions(3, 2);
     input.txt_pos = text_positions(5);
     if (n_ref_side > 0) {
-        fill(input.ref, {sizes.channels, n_ref_side * n_ref_side, 1, 1}, 102);
+        input.ref = filled({sizes.channels, n_ref_side * n_ref_side, 1, 1}, 102);
         input.ref_pos = image_positions(n_ref_side, n_ref_side, reference_time(0));
     }
     input.timestep = 0.7f;
@@ -170,6 +172,25 @@ TEST_CASE("kept keys and values stand in for the references") {
     // And they matter.
     const HostTensor alone = transformer.predict(small_input(sizes, 0));
     CHECK(largest_difference(cached.data, alone.data) > 10 * kF32Sums);
+}
+
+TEST_CASE("text that is kept on the device is replaced by other text") {
+    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
+    const SmallModel model(sizes);
+    const Backend backend("CPU");
+    const Checkpoint checkpoint = Checkpoint::open(model.path());
+    Transformer transformer(backend, checkpoint);
+    TransformerInput input = small_input(sizes, 0);
+    const auto text = input.txt;
+    const HostTensor first = transformer.predict(input);
+    CHECK(transformer.predict(input).data == first.data);
+    HostTensor other = *text;
+    std::reverse(other.data.begin(), other.data.end());
+    input.txt = std::make_shared<const HostTensor>(other);
+    CHECK(largest_difference(transformer.predict(input).data, first.data) > 10 * kF32Sums);
+    CHECK(transformer.predict(input).data == Transformer(backend, checkpoint).predict(input).data);
+    input.txt = text;
+    CHECK(transformer.predict(input).data == first.data);
 }
 
 TEST_CASE("references and their positions change the picture") {
@@ -274,7 +295,7 @@ TEST_CASE("inputs of another model are refused") {
     const Checkpoint checkpoint = Checkpoint::open(model.path());
     Transformer transformer(backend, checkpoint);
     TransformerInput input = small_input(sizes, 0);
-    input.txt = HostTensor({sizes.text_width + 1, 5, 1, 1});
+    input.txt = std::make_shared<const HostTensor>(HostTensor({sizes.text_width + 1, 5, 1, 1}));
     const auto error = test::error_of([&] { transformer.predict(input); });
     CHECK(error.kind == ErrorKind::bad_argument);
     CHECK(error.mentions("48"));

@@ -82,7 +82,7 @@ void test_transformer(Session& s, Transformer& transformer) {
     const Recording text(s.folder / "text_encoder.golden.safetensors");
     TransformerInput input;
     input.img = golden.get("latents");
-    input.txt = text.get("prompt_embeds");
+    input.txt = std::make_shared<const HostTensor>(text.get("prompt_embeds"));
     input.img_pos = recorded_positions(golden, "img_ids");
     input.txt_pos = recorded_positions(golden, "txt_ids");
     input.timestep = golden.get("timestep").data.front();

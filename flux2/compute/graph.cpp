@@ -27,6 +27,9 @@ ggml_tensor* Graph::input_f32(const std::string& name, std::initializer_list<int
     ggml_set_input(tensor);
     // As an output its memory is not given to others after its last use.
     ggml_set_output(tensor);
+    // Left to itself the scheduler keeps inputs on the host and copies them at each computation.
+    ggml_backend_sched_set_tensor_backend(scheduler_.get(), tensor,
+                                          ggml_backend_sched_get_backend(scheduler_.get(), 0));
     return tensor;
 }
 

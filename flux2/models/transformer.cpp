@@ -325,7 +325,7 @@ ggml_tensor* forward(Graph& g, const TransformerNetwork& n, const Inputs& in,
     return final_layer(g, n, columns(g, z, attn.n_txt, attn.n_img), vec);
 }
 
-// Uploads the inputs of a step.
+// Uploads the inputs of a step, without the text.
 void feed(Graph& g, const Inputs& in, const TransformerInput& input, ReferenceMode mode) {
     std::vector<float> img = input.img.data;
     std::vector<Position> positions = input.txt_pos;
@@ -335,7 +335,6 @@ void feed(Graph& g, const Inputs& in, const TransformerInput& input, ReferenceMo
         positions.insert(positions.end(), input.ref_pos.begin(), input.ref_pos.end());
     }
     g.set(in.img, img);
-    g.set(in.txt, input.txt.data);
     g.set(in.time, timestep_embedding(input.timestep));
     if (in.time_zero != nullptr) {
         g.set(in.time_zero, timestep_embedding(0.0f));
@@ -370,6 +369,7 @@ struct Transformer::Plan {
     TransformerShape shape;
     bool keep_taps;
     Inputs in;
+    std::shared_ptr<const HostTensor> txt;  // what in.txt holds
     ggml_tensor* velocity = nullptr;
 };
 
@@ -424,13 +424,17 @@ HostTensor Transformer::predict(const TransformerInput& input, ReferenceMode mod
     const TransformerSizes& s = sizes_;
     const int64_t n_ref = input.ref.data.empty() ? 0 : input.ref.ne[1];
     check(input.img.ne[0] == s.channels && (n_ref == 0 || input.ref.ne[0] == s.channels) &&
-              input.txt.ne[0] == s.text_width,
+              input.txt->ne[0] == s.text_width,
           ErrorKind::bad_argument, "the transformer takes ", s.channels,
           " latent channels and text features ", s.text_width, " wide, not ", input.img.ne[0],
-          " and ", input.txt.ne[0], "; use the text encoder and autoencoder made for it");
-    Plan& plan = plan_for({mode, input.img.ne[1], n_ref, input.txt.ne[1]}, taps != nullptr);
+          " and ", input.txt->ne[0], "; use the text encoder and autoencoder made for it");
+    Plan& plan = plan_for({mode, input.img.ne[1], n_ref, input.txt->ne[1]}, taps != nullptr);
     Graph& g = plan.graph;
     feed(g, plan.in, input, mode);
+    if (plan.txt != input.txt) {
+        g.set(plan.in.txt, input.txt->data);
+        plan.txt = input.txt;
+    }
     g.compute();
     if (taps != nullptr) {
         *taps = g.read_taps();

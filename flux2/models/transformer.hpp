@@ -22,7 +22,9 @@ using Position = std::array<int32_t, Rope::kMaxAxes>;
 struct TransformerInput {
     HostTensor img;  // latent tokens [channels, n_img]
     HostTensor ref;  // tokens of reference pictures [channels, n_ref]; empty when there are none
-    HostTensor txt;  // text features [text_width, n_txt]
+    // Text features [text_width, n_txt]: large, so the device keeps them while it is given the
+    // same.
+    std::shared_ptr<const HostTensor> txt = std::make_shared<const HostTensor>();
     std::vector<Position> img_pos, ref_pos, txt_pos;
     float timestep = 0;  // in [0, 1]; only the embedding multiplies it by 1000
     float guidance = 0;  // used by models with a guidance input only

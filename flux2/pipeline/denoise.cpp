@@ -9,11 +9,12 @@ namespace flux2 {
 
 Denoiser::Denoiser(Transformer& transformer, Conditioning conditioning, int64_t w, int64_t h,
                    const DenoiseOptions& options)
-    : transformer_(transformer),
-      options_(options),
-      negative_txt_(std::move(conditioning.negative_txt)) {
-    input_.txt = std::move(conditioning.txt);
-    input_.txt_pos = text_positions(input_.txt.ne[1]);
+    : transformer_(transformer), options_(options) {
+    input_.txt = std::make_shared<const HostTensor>(std::move(conditioning.txt));
+    input_.txt_pos = text_positions(input_.txt->ne[1]);
+    if (conditioning.negative_txt) {
+        negative_txt_ = std::make_shared<const HostTensor>(std::move(*conditioning.negative_txt));
+    }
     input_.img_pos = image_positions(w, h);
     input_.guidance = options.guidance;
     HostTensor& ref = input_.ref;
@@ -39,9 +40,9 @@ HostTensor Denoiser::velocity(const HostTensor& x, float sigma, size_t step) {
     if (transformer_.sizes().guidance || options_.guidance <= 1.0f || !negative_txt_) {
         return cond;
     }
-    std::swap(input_.txt, *negative_txt_);
+    std::swap(input_.txt, negative_txt_);
     const HostTensor uncond = transformer_.predict(input_, mode);
-    std::swap(input_.txt, *negative_txt_);
+    std::swap(input_.txt, negative_txt_);
     return guide(cond, uncond, options_.guidance);
 }
 

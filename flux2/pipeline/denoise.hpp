@@ -5,6 +5,7 @@
 #include "models/transformer.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -36,7 +37,7 @@ class Denoiser {
   private:
     Transformer& transformer_;
     DenoiseOptions options_;
-    std::optional<HostTensor> negative_txt_;
+    std::shared_ptr<const HostTensor> negative_txt_;  // null without
     TransformerInput input_;
 };
 
