@@ -162,6 +162,24 @@ void add_token_cases(std::vector<Case>& cases) {
                              return add_gated(t.graph(), x, t.input({s.width, s.n, 1, 1}, s.size),
                                               random_spans(t, s.width, s.n, s.n_first));
                          }});
+        // As between two blocks: the sum is read by the norm and by the next sum.
+        cases.push_back({"add_gated, modulate", s.name, [=](Trial& t) {
+                             const Shape ne = {s.width, s.n, 1, 1};
+                             const ModSpans spans = random_spans(t, s.width, s.n, s.n_first);
+                             ggml_tensor* w = t.input({64, s.width, 1, 1}, 1, GGML_TYPE_BF16);
+                             ggml_tensor* branch =
+                                 linear_activations(t.graph(), w, t.input({64, s.n, 1, 1}, s.size));
+                             ggml_tensor* x =
+                                 add_gated(t.graph(), t.input(ne, s.size), branch, spans);
+                             return add(t.graph(), x, modulate(t.graph(), x, spans));
+                         }});
+        cases.push_back({"add, rms_norm", s.name, [=](Trial& t) {
+                             ggml_tensor* branch = t.input({s.width, s.n, 1, 1}, s.size);
+                             ggml_tensor* x = t.input({s.width, s.n, 1, 1}, s.size);
+                             x = add(t.graph(), x, branch);
+                             ggml_tensor* scale = t.input({s.width, 1, 1, 1});
+                             return add(t.graph(), x, rms_norm(t.graph(), x, scale, 1e-6f));
+                         }});
         cases.push_back({"rms_norm", s.name, [=](Trial& t) {
                              ggml_tensor* x = t.input({s.width, s.n, 1, 1}, s.size);
                              return rms_norm(t.graph(), x, t.input({s.width, 1, 1, 1}), 1e-6f);
@@ -266,6 +284,7 @@ void add_attention_cases(std::vector<Case>& cases) {
              {AttentionSize{"1 token", d, 2, 2, 1, 0, 0, false},
               AttentionSize{"odd", d, 3, 3, 261, 0, 0, false},
               AttentionSize{"masked, shared keys", d, 4, 2, 100, 0, 0, true},
+              AttentionSize{"masked, many keys", d, 4, 2, 400, 0, 0, true},
               AttentionSize{"8 references kept", d, 2, 2, 150, 8 * 49, 0, false},
               AttentionSize{"references apart", d, 2, 2, 300, 0, 137, false}}) {
             cases.push_back({"attention " + std::to_string(d), s.name,

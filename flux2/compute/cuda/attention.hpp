@@ -42,7 +42,7 @@ int attention_architecture();
 
 cudaError_t attention(const AttentionArgs& args, cudaStream_t stream);
 
-// The same by the matrix units of Hopper (sm_90), which take head_dim 128 without mask.
+// The same by the matrix units of Hopper (sm_90), for head_dim 128; not for a mask and kept keys.
 bool has_hopper_attention();  // in this build, for the current device
 bool hopper_attention_supports(const AttentionArgs& args);
 cudaError_t hopper_attention(const AttentionArgs& args, cudaStream_t stream);

@@ -5,6 +5,7 @@
 #include "compute/cuda/tensor_map.hpp"
 #include "compute/cuda/tiles.cuh"
 
+#include <cfloat>
 #include <cmath>
 
 // Two warpgroups multiply, a third one fetches. A warpgroup has 64 queries; while the tensor cores
@@ -57,7 +58,7 @@ struct Rows {
     float scores[64];
     float out[64];
     uint32_t weights[32];
-    float highest[2] = {-INFINITY, -INFINITY};
+    float highest[2] = {-FLT_MAX, -FLT_MAX};  // finite, also before anything is seen
     float sum[2] = {0, 0};
 };
 
@@ -89,6 +90,22 @@ __device__ void hide_beyond(Rows& rows, int n_keys) {
     for (int i = 0; i < 64; ++i) {
         const int column = i / 4 * 8 + 2 * (threadIdx.x % 4) + i % 2;
         rows.scores[i] = column < n_keys ? rows.scores[i] : -INFINITY;
+    }
+}
+
+// Adds the mask of the keys from `first_key` on; rows beyond the last query have none.
+__device__ void add_mask(Rows& rows, const AttentionArgs& args, int row, int first_key) {
+    const float unscale = sqrtf(static_cast<float>(kHead));  // scores are scaled later
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int query = min(row + 8 * half, args.n_queries - 1);
+        const float* mask = args.mask + int64_t{query} * args.own.n;
+#pragma unroll
+        for (int i = 2 * half; i < 64; i += 4) {
+            const int key = first_key + i / 4 * 8 + 2 * (threadIdx.x % 4);
+            rows.scores[i] += key < args.own.n ? mask[key] * unscale : 0;
+            rows.scores[i + 1] += key + 1 < args.own.n ? mask[key + 1] * unscale : 0;
+        }
     }
 }
 
@@ -213,6 +230,7 @@ __device__ void release(uint64_t& barrier) {
     }
 }
 
+template <bool kMasked>
 __device__ void consume(Shared& shared, const AttentionArgs& args, const QueryTile& tile,
                         const KeyTiles& keys, int head) {
     const int group = threadIdx.x / kGroup - 1;
@@ -225,6 +243,9 @@ __device__ void consume(Shared& shared, const AttentionArgs& args, const QueryTi
     score(rows, q, shared_address(shared.k[0]));
     multiplies_wait<0>();
     release(shared.k_empty[0]);
+    if constexpr (kMasked) {
+        add_mask(rows, args, row, keys.first(0));
+    }
     hide_beyond(rows, keys.count(0));
     weigh(rows, factor);
     take_weights(rows);
@@ -241,6 +262,9 @@ __device__ void consume(Shared& shared, const AttentionArgs& args, const QueryTi
         add_values(rows, shared_address(shared.v[before]));
         multiplies_wait<1>();
         release(shared.k_empty[stage]);
+        if constexpr (kMasked) {
+            add_mask(rows, args, row, keys.first(i));
+        }
         hide_beyond(rows, keys.count(i));
         weigh(rows, factor);
         multiplies_wait<0>();
@@ -260,6 +284,7 @@ __device__ void consume(Shared& shared, const AttentionArgs& args, const QueryTi
 
 #endif
 
+template <bool kMasked>
 __global__ void __launch_bounds__(kThreads, 1)
     attend(const __grid_constant__ AttentionArgs args, const __grid_constant__ Maps maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -288,7 +313,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         }
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-        consume(shared, args, tile, keys, head);
+        consume<kMasked>(shared, args, tile, keys, head);
     }
 #endif
 }
@@ -324,11 +349,12 @@ bool is_aligned(const KeysValues& kv) {
 
 bool has_hopper_attention() {
     cudaFuncAttributes attributes = {};
-    return cudaFuncGetAttributes(&attributes, attend) == cudaSuccess;
+    return cudaFuncGetAttributes(&attributes, attend<false>) == cudaSuccess;
 }
 
 bool hopper_attention_supports(const AttentionArgs& args) {
-    return args.head_dim == kHead && args.mask == nullptr && is_aligned(args.q, args.q_stride) &&
+    const bool has_both = args.mask != nullptr && args.kept.n > 0;
+    return args.head_dim == kHead && !has_both && is_aligned(args.q, args.q_stride) &&
            is_aligned(args.own) && is_aligned(args.kept);
 }
 
@@ -343,14 +369,15 @@ cudaError_t hopper_attention(const AttentionArgs& args, cudaStream_t stream) {
         return cudaErrorInvalidValue;
     }
     constexpr int kBytes = sizeof(Shared) + 1024;
+    const auto kernel = args.mask != nullptr ? attend<true> : attend<false>;
     const cudaError_t status =
-        cudaFuncSetAttribute(attend, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
     if (status != cudaSuccess) {
         return status;
     }
     const dim3 grid(static_cast<unsigned>(count_tiles(args, kRows)),
                     static_cast<unsigned>(args.n_head));
-    attend<<<grid, kThreads, kBytes, stream>>>(args, maps);
+    kernel<<<grid, kThreads, kBytes, stream>>>(args, maps);
     return cudaGetLastError();
 }
 

@@ -126,10 +126,17 @@ class Streams {
     ggml_status compute(ggml_cgraph& graph) {
         cudaSetDevice(device_);
         for (int i = 0; i < graph.n_nodes; ++i) {
-            const Launch launch = find_kernel(graph.nodes[i]);
+            Launch launch = find_kernel(graph.nodes[i]);
             if (launch == nullptr) {
                 i = run_theirs(graph, i) - 1;
                 continue;
+            }
+            const Launch both = i + 1 < graph.n_nodes
+                                    ? find_kernel_of_both(graph.nodes[i], graph.nodes[i + 1])
+                                    : nullptr;
+            if (both != nullptr) {
+                launch = both;
+                ++i;
             }
             enter_ours();
             const cudaError_t status = launch(context_, graph.nodes[i]);

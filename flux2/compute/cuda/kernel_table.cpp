@@ -65,28 +65,39 @@ cudaError_t run_linear(const Context& context, const ggml_tensor* y) {
     return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaErrorUnknown;
 }
 
-cudaError_t run_norm(const Context& context, const ggml_tensor* y) {
+NormArgs norm_args(const ggml_tensor* y) {
     const auto params = params_of<own::NormParams>(y);
-    const NormArgs args = {.x = matrix_of(y->src[0]),
-                           .y = result_of(y),
-                           .n = as_int(y->ne[1]),
-                           .n_first = as_int(params.n_first),
-                           .width = as_int(y->ne[0]),
-                           .eps = params.eps,
-                           .shift = {vector_of(y->src[2]), vector_of(y->src[4])},
-                           .scale = {vector_of(y->src[1]), vector_of(y->src[3])}};
-    return params.centred ? modulate(args, context.stream) : rms_norm(args, context.stream);
+    return {.x = matrix_of(y->src[0]),
+            .y = result_of(y),
+            .n = as_int(y->ne[1]),
+            .n_first = as_int(params.n_first),
+            .width = as_int(y->ne[0]),
+            .eps = params.eps,
+            .centred = params.centred,
+            .shift = {vector_of(y->src[2]), vector_of(y->src[4])},
+            .scale = {vector_of(y->src[1]), vector_of(y->src[3])}};
+}
+
+cudaError_t run_norm(const Context& context, const ggml_tensor* y) {
+    return norm(norm_args(y), context.stream);
+}
+
+GateArgs gate_args(const ggml_tensor* y) {
+    return {.x = vector_of(y->src[0]),
+            .branch = matrix_of(y->src[1]),
+            .y = static_cast<float*>(y->data),
+            .n = as_int(y->ne[1]),
+            .n_first = as_int(params_of<own::GateParams>(y).n_first),
+            .width = as_int(y->ne[0]),
+            .gate = {vector_of(y->src[2]), vector_of(y->src[3])}};
 }
 
 cudaError_t run_add_gated(const Context& context, const ggml_tensor* y) {
-    return add_gated({.x = vector_of(y->src[0]),
-                      .branch = matrix_of(y->src[1]),
-                      .y = static_cast<float*>(y->data),
-                      .n = as_int(y->ne[1]),
-                      .n_first = as_int(params_of<own::GateParams>(y).n_first),
-                      .width = as_int(y->ne[0]),
-                      .gate = {vector_of(y->src[2]), vector_of(y->src[3])}},
-                     context.stream);
+    return add_gated(gate_args(y), context.stream);
+}
+
+cudaError_t run_add_gated_and_norm(const Context& context, const ggml_tensor* y) {
+    return add_gated_and_norm(gate_args(y->src[0]), norm_args(y), context.stream);
 }
 
 cudaError_t run_swiglu(const Context& context, const ggml_tensor* y) {
@@ -277,6 +288,25 @@ Launch find_kernel(const ggml_tensor* node) {
     const auto found = std::find_if(std::begin(kTable), std::end(kTable),
                                     [&](const Entry& entry) { return entry.function == function; });
     return found != std::end(kTable) ? found->launch : nullptr;
+}
+
+namespace {
+
+// Whether writing y while x is still read does no harm: they lie apart, or row on row.
+bool keeps(const ggml_tensor* x, const ggml_tensor* y) {
+    const auto begin = [](const ggml_tensor* t) { return static_cast<const char*>(t->data); };
+    const bool apart =
+        begin(x) + ggml_nbytes(x) <= begin(y) || begin(y) + ggml_nbytes(y) <= begin(x);
+    return apart || (x->data == y->data && x->nb[1] == y->nb[1]);
+}
+
+}  // namespace
+
+Launch find_kernel_of_both(const ggml_tensor* node, const ggml_tensor* next) {
+    const bool fits = function_of(node) == own::add_gated_on_cpu &&
+                      function_of(next) == own::norm_on_cpu && next->src[0] == node &&
+                      keeps(node->src[0], next) && keeps(node->src[1], next);
+    return fits ? run_add_gated_and_norm : nullptr;
 }
 
 }  // namespace flux2::cuda

@@ -2,10 +2,12 @@
 
 #include <cuda_bf16.h>
 
+#include <type_traits>
+
 namespace flux2::cuda {
 namespace {
 
-// ---- Four values at a time ----
+// ---- Some values at a time ----
 
 template <typename T>
 __device__ float4 load_four(const void* data, int64_t i) {
@@ -29,6 +31,16 @@ __device__ void store_four(void* data, int64_t i, const float4& v) {
         const __nv_bfloat162 high = __floats2bfloat162_rn(v.z, v.w);
         reinterpret_cast<uint2*>(static_cast<__nv_bfloat16*>(data) + i)[0] = {
             reinterpret_cast<const uint32_t&>(low), reinterpret_cast<const uint32_t&>(high)};
+    }
+}
+
+template <typename T>
+__device__ float2 load_two(const void* data, int64_t i) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+        return reinterpret_cast<const float2*>(static_cast<const float*>(data) + i)[0];
+    } else {
+        return __bfloat1622float2(reinterpret_cast<const __nv_bfloat162*>(
+            static_cast<const __nv_bfloat16*>(data) + i)[0]);
     }
 }
 
@@ -80,9 +92,24 @@ __device__ float sum_of_block(float value) {
     return sum;
 }
 
-template <typename In, typename Out, bool kCentred>
-__global__ void __launch_bounds__(kNormThreads) norm(const __grid_constant__ NormArgs args) {
-    const int token = blockIdx.x;
+// x + gate * branch of four values
+template <typename Branch>
+__device__ float4 gated_sum(const GateArgs& args, int64_t token, int column) {
+    float4 y = load_four<Branch>(args.branch.data, token * args.branch.stride + column);
+    const float* gate = args.gate[token < args.n_first ? 0 : 1];
+    if (gate != nullptr) {
+        y = y * load_four<float>(gate, column);
+    }
+    return y + load_four<float>(args.x, token * args.width + column);
+}
+
+struct NoGate {};
+
+// With a gate, x is first made by it.
+template <typename In, typename Out, bool kCentred, typename Gate>
+__global__ void __launch_bounds__(kNormThreads)
+    norm(const __grid_constant__ NormArgs args, const __grid_constant__ Gate gate) {
+    const int64_t token = blockIdx.x;
     const int set = token < args.n_first ? 0 : 1;
     const int n_fours = args.width / 4;
     float4 x[kMaxFours];
@@ -90,8 +117,16 @@ __global__ void __launch_bounds__(kNormThreads) norm(const __grid_constant__ Nor
 #pragma unroll
     for (int i = 0; i < kMaxFours; ++i) {
         const int four = threadIdx.x + i * kNormThreads;
-        x[i] = four < n_fours ? load_four<In>(args.x.data, token * args.x.stride + 4 * four)
-                              : float4{0, 0, 0, 0};
+        x[i] = {0, 0, 0, 0};
+        if (four >= n_fours) {
+            continue;
+        }
+        if constexpr (std::is_same_v<Gate, GateArgs>) {
+            x[i] = gated_sum<In>(gate, token, 4 * four);
+            store_four<float>(gate.y, token * gate.width + 4 * four, x[i]);
+        } else {
+            x[i] = load_four<In>(args.x.data, token * args.x.stride + 4 * four);
+        }
         sum += total(x[i]);
     }
     const float mean = kCentred ? sum_of_block(sum) / args.width : 0;
@@ -122,13 +157,20 @@ __global__ void __launch_bounds__(kNormThreads) norm(const __grid_constant__ Nor
     }
 }
 
-template <bool kCentred>
-cudaError_t launch_norm(const NormArgs& args, cudaStream_t stream) {
+// in_bf16: the type of x, or of the branch that a gate lets in.
+template <typename Gate>
+cudaError_t launch_norm(const NormArgs& args, const Gate& gate, bool in_bf16, cudaStream_t stream) {
     if (args.width % 4 != 0 || args.width > 4 * kMaxFours * kNormThreads) {
         return cudaErrorInvalidValue;
     }
-    return with_types(args.x.bf16, args.y.bf16, [&](auto in, auto out) {
-        norm<decltype(in), decltype(out), kCentred><<<args.n, kNormThreads, 0, stream>>>(args);
+    return with_types(in_bf16, args.y.bf16, [&](auto in, auto out) {
+        using In = decltype(in);
+        using Out = decltype(out);
+        if (args.centred) {
+            norm<In, Out, true><<<args.n, kNormThreads, 0, stream>>>(args, gate);
+        } else {
+            norm<In, Out, false><<<args.n, kNormThreads, 0, stream>>>(args, gate);
+        }
         return cudaGetLastError();
     });
 }
@@ -158,13 +200,7 @@ __global__ void __launch_bounds__(kThreads) gate_kernel(const __grid_constant__ 
     if (column >= args.width) {
         return;
     }
-    float4 y = load_four<In>(args.branch.data, token * args.branch.stride + column);
-    const float* gate = args.gate[token < args.n_first ? 0 : 1];
-    if (gate != nullptr) {
-        y = y * load_four<float>(gate, column);
-    }
-    const int64_t i = token * args.width + column;
-    store_four<float>(args.y, i, y + load_four<float>(args.x, i));
+    store_four<float>(args.y, token * args.width + column, gated_sum<In>(args, token, column));
 }
 
 template <typename In, typename Out>
@@ -204,72 +240,77 @@ __global__ void rope_table_kernel(const __grid_constant__ RopeTableArgs args) {
     args.table[2 * i + 1] = sinf(angle);
 }
 
-constexpr int kMaxPairs = 4;  // of a thread, so heads of at most 256
-
+// Pairs `pair` and `pair + 1` of a head, each value beside its partner.
 template <typename T>
-__device__ float load_one(const void* data, int64_t i) {
-    return static_cast<float>(static_cast<const T*>(data)[i]);
+__device__ float4 load_pairs(const void* data, int64_t head, int pair, const HeadsArgs& args) {
+    if (!args.halves) {
+        return load_four<T>(data, head + 2 * pair);
+    }
+    const float2 low = load_two<T>(data, head + pair);
+    const float2 high = load_two<T>(data, head + pair + args.head_dim / 2);
+    return {low.x, high.x, low.y, high.y};
 }
 
-// A block a token, a warp a head, a pair of values a thread and round.
+__device__ void store_pairs(void* data, int64_t head, int pair, const float4& v,
+                            const HeadsArgs& args) {
+    if (!args.halves) {
+        store_four<__nv_bfloat16>(data, head + 2 * pair, v);
+        return;
+    }
+    auto* y = static_cast<__nv_bfloat16*>(data) + head + pair;
+    reinterpret_cast<__nv_bfloat162*>(y)[0] = __floats2bfloat162_rn(v.x, v.z);
+    reinterpret_cast<__nv_bfloat162*>(y + args.head_dim / 2)[0] = __floats2bfloat162_rn(v.y, v.w);
+}
+
+// A warp a head of a token, two pairs of values a thread.
+constexpr int kMaxHead = 128;
+
 template <typename In>
-__global__ void __launch_bounds__(kThreads)
-    heads_kernel(const __grid_constant__ HeadsArgs args, int which, int first_token) {
-    const HeadsArgs::Part& part = args.part[which];
+__global__ void __launch_bounds__(kThreads) heads_kernel(const __grid_constant__ HeadsArgs args) {
     const int token = blockIdx.x;
-    const int lane = threadIdx.x % 32;
-    const int n_pairs = args.head_dim / 2;
-    const int distance = args.halves ? n_pairs : 1;
-    const int step = args.halves ? 1 : 2;
-    for (int head = threadIdx.x / 32; head < args.n_head; head += kThreads / 32) {
-        const int64_t from = token * part.x.stride + head * args.head_dim;
-        float2 x[kMaxPairs];
-        float squares = 0;
-#pragma unroll
-        for (int i = 0; i < kMaxPairs; ++i) {
-            const int pair = lane + 32 * i;
-            if (pair < n_pairs) {
-                x[i] = {load_one<In>(part.x.data, from + pair * step),
-                        load_one<In>(part.x.data, from + pair * step + distance)};
-                squares += x[i].x * x[i].x + x[i].y * x[i].y;
-            }
-        }
+    const int head = static_cast<int>(blockIdx.y * kThreads + threadIdx.x) / 32;
+    const int pair = 2 * (threadIdx.x % 32);
+    if (head >= args.n_head) {
+        return;
+    }
+    const bool is_first = token < args.part[0].n;
+    const HeadsArgs::Part& part = args.part[is_first ? 0 : 1];
+    const bool has_pairs = 2 * pair < args.head_dim;
+    float4 x = {0, 0, 0, 0};
+    if (has_pairs) {
+        const int64_t row = token - (is_first ? 0 : args.part[0].n);
+        x = load_pairs<In>(part.x.data, row * part.x.stride + head * args.head_dim, pair, args);
+    }
+    if (part.norm != nullptr) {
+        float squares = total(x * x);
         for (int other = 16; other > 0; other /= 2) {
             squares += __shfl_xor_sync(~0u, squares, other);
         }
         const float factor = rsqrtf(squares / args.head_dim + args.eps);
-        auto* y = static_cast<__nv_bfloat16*>(args.y) +
-                  (int64_t{first_token + token} * args.n_head + head) * args.head_dim;
-#pragma unroll
-        for (int i = 0; i < kMaxPairs; ++i) {
-            const int pair = lane + 32 * i;
-            if (pair >= n_pairs) {
-                break;
-            }
-            float2 v = x[i];
-            if (part.norm != nullptr) {
-                v.x *= factor * part.norm[pair * step];
-                v.y *= factor * part.norm[pair * step + distance];
-            }
-            if (args.table != nullptr) {
-                const float2 turn = reinterpret_cast<const float2*>(
-                    args.table)[int64_t{first_token + token} * n_pairs + pair];
-                v = {v.x * turn.x - v.y * turn.y, v.x * turn.y + v.y * turn.x};
-            }
-            y[pair * step] = __float2bfloat16(v.x);
-            y[pair * step + distance] = __float2bfloat16(v.y);
-        }
+        x = for_each(x, [&](float v) { return v * factor; });
     }
+    if (!has_pairs) {
+        return;
+    }
+    if (part.norm != nullptr) {
+        x = x * load_pairs<float>(part.norm, 0, pair, args);
+    }
+    if (args.table != nullptr) {
+        const float4 turn = load_four<float>(args.table, int64_t{token} * args.head_dim + 2 * pair);
+        x = {x.x * turn.x - x.y * turn.y, x.x * turn.y + x.y * turn.x, x.z * turn.z - x.w * turn.w,
+             x.z * turn.w + x.w * turn.z};
+    }
+    store_pairs(args.y, (int64_t{token} * args.n_head + head) * args.head_dim, pair, x, args);
 }
 
 }  // namespace
 
-cudaError_t modulate(const NormArgs& args, cudaStream_t stream) {
-    return launch_norm<true>(args, stream);
+cudaError_t norm(const NormArgs& args, cudaStream_t stream) {
+    return launch_norm(args, NoGate{}, args.x.bf16, stream);
 }
 
-cudaError_t rms_norm(const NormArgs& args, cudaStream_t stream) {
-    return launch_norm<false>(args, stream);
+cudaError_t add_gated_and_norm(const GateArgs& gate, const NormArgs& args, cudaStream_t stream) {
+    return launch_norm(args, gate, gate.branch.bf16, stream);
 }
 
 cudaError_t add_gated(const GateArgs& args, cudaStream_t stream) {
@@ -296,18 +337,17 @@ cudaError_t rope_table(const RopeTableArgs& args, cudaStream_t stream) {
 }
 
 cudaError_t join_heads(const HeadsArgs& args, cudaStream_t stream) {
-    if (args.head_dim % 2 != 0 || args.head_dim > 64 * kMaxPairs) {
+    const HeadsArgs::Part *a = &args.part[0], *b = &args.part[1];
+    if (args.head_dim % 4 != 0 || args.head_dim > kMaxHead ||
+        (b->n > 0 && a->x.bf16 != b->x.bf16)) {
         return cudaErrorInvalidValue;
     }
-    int first = 0;
-    for (int i = 0; i < 2; ++i) {
-        const HeadsArgs::Part& part = args.part[i];
-        if (part.n > 0 && part.x.bf16) {
-            heads_kernel<__nv_bfloat16><<<part.n, kThreads, 0, stream>>>(args, i, first);
-        } else if (part.n > 0) {
-            heads_kernel<float><<<part.n, kThreads, 0, stream>>>(args, i, first);
-        }
-        first += part.n;
+    const dim3 blocks(static_cast<unsigned>(a->n + b->n),
+                      static_cast<unsigned>((args.n_head * 32 + kThreads - 1) / kThreads));
+    if (a->x.bf16) {
+        heads_kernel<__nv_bfloat16><<<blocks, kThreads, 0, stream>>>(args);
+    } else {
+        heads_kernel<float><<<blocks, kThreads, 0, stream>>>(args);
     }
     return cudaGetLastError();
 }

@@ -28,13 +28,12 @@ struct NormArgs {
     int n_first = 0;
     int width = 0;  // a multiple of 4
     float eps = 0;
-    const float* shift[2] = {};
+    bool centred = false;
+    const float* shift[2] = {};  // of centred ones
     const float* scale[2] = {};
 };
-// y = (1 + scale) * LayerNorm(x) + shift
-cudaError_t modulate(const NormArgs& args, cudaStream_t stream);
-// y = x / rms(x) * scale
-cudaError_t rms_norm(const NormArgs& args, cudaStream_t stream);
+// y = (1 + scale) * LayerNorm(x) + shift when centred, else x / rms(x) * scale
+cudaError_t norm(const NormArgs& args, cudaStream_t stream);
 
 struct GateArgs {
     const float* x = nullptr;
@@ -47,6 +46,9 @@ struct GateArgs {
 };
 // y = x + gate * branch
 cudaError_t add_gated(const GateArgs& args, cudaStream_t stream);
+// The same, and the norm of its result in one pass; args.x is not read. Both results may lie where
+// the branch lies, row on row.
+cudaError_t add_gated_and_norm(const GateArgs& gate, const NormArgs& args, cudaStream_t stream);
 
 struct SwigluArgs {
     Matrix gate, up;
@@ -74,7 +76,7 @@ cudaError_t rope_table(const RopeTableArgs& args, cudaStream_t stream);
 // norm, turned when there is a table, and in BF16.
 struct HeadsArgs {
     struct Part {
-        Matrix x;
+        Matrix x;                     // of one type in both
         const float* norm = nullptr;  // [head_dim]
         int n = 0;
     };
@@ -82,7 +84,7 @@ struct HeadsArgs {
     const float* table = nullptr;
     bool halves = false;  // a pair is values i and i + head_dim / 2, else 2 * i and 2 * i + 1
     int n_head = 0;
-    int head_dim = 0;  // even
+    int head_dim = 0;  // a multiple of 4, at most 128
     float eps = 0;
     void* y = nullptr;  // [n of both][n_head][head_dim]
 };
