@@ -88,8 +88,9 @@ struct Fallbacks {
     }
 };
 
-void add_tensors(Plan& plan, const std::vector<ExpectedTensor>& expected, const Qwen3Sizes& sizes,
-                 bool tied_embeddings, const ConvertOptions& options) {
+void add_tensors(Plan& plan, const std::vector<ExpectedTensor>& expected,
+                 const TextEncoderSizes& sizes, bool tied_embeddings,
+                 const ConvertOptions& options) {
     const Checkpoint& checkpoint = *plan.checkpoint;
     Fallbacks fallbacks;
     for (const ExpectedTensor& tensor : expected) {
@@ -128,8 +129,8 @@ void plan_vae(Plan& plan, const ConvertOptions& options) {
     plan.latent_channels = 4 * sizes.latent_channels;
 }
 
-void plan_text_encoder(Plan& plan, const Qwen3Sizes& sizes, std::vector<ExpectedTensor>& expected,
-                       const ConvertOptions& options) {
+void plan_text_encoder(Plan& plan, const TextEncoderSizes& sizes,
+                       std::vector<ExpectedTensor>& expected, const ConvertOptions& options) {
     const Checkpoint& checkpoint = *plan.checkpoint;
     const TextUse use = decide_text_use(checkpoint, sizes, options.text_encoder);
     MetadataResult result = text_encoder_metadata(checkpoint, sizes, use, options.text_encoder,
@@ -172,14 +173,14 @@ Plan make_plan(const Checkpoint& checkpoint, const std::filesystem::path& output
     std::vector<std::string> unexpected = unexpected_tensors(checkpoint, expected);
     std::erase(unexpected, kIgnored);
 
-    Qwen3Sizes sizes;
+    TextEncoderSizes sizes;
     const bool tied_embeddings = checkpoint.find("output.weight") == nullptr;
     switch (checkpoint.component()) {
         case Component::transformer:
             plan_transformer(plan, options);
             break;
         case Component::text_encoder:
-            sizes = read_qwen3_sizes(checkpoint);
+            sizes = read_text_encoder_sizes(checkpoint);
             plan_text_encoder(plan, sizes, expected, options);
             break;
         case Component::vae:
@@ -219,7 +220,7 @@ void check_parts_fit(const std::vector<Plan>& plans) {
         check(text->text_width == transformer->text_width, ErrorKind::bad_file,
               transformer->checkpoint->file(), " takes text features ", transformer->text_width,
               " wide, ", text->checkpoint->file(), " gives ", text->text_width,
-              "; klein 4B goes with Qwen3-4B, klein 9B with Qwen3-8B");
+              "; klein 4B goes with Qwen3-4B, klein 9B with Qwen3-8B, dev with Mistral Small 3.2");
     }
     if (const Plan* vae = find(Component::vae)) {
         check(vae->latent_channels == transformer->latent_channels, ErrorKind::bad_file,

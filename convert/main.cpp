@@ -33,8 +33,7 @@ cxxopts::Options describe_options() {
                              "Converts FLUX.2 checkpoints (safetensors or GGUF) to GGUF.\n");
     options.positional_help("INPUT...").custom_help("-o OUT [options]");
     options.add_options()  //
-        ("inputs",
-         "files or folders: transformer, Qwen3 text encoder, autoencoder, diffusers folder",
+        ("inputs", "files or folders: transformer, text encoder, autoencoder, diffusers folder",
          cxxopts::value<std::vector<std::string>>())  //
         ("o,output", "file to write; a folder for several inputs or a diffusers folder",
          cxxopts::value<std::string>())  //

@@ -2,6 +2,7 @@
 
 #include <flux2/version.hpp>
 #include "base/check.hpp"
+#include "store/model_config.hpp"
 #include "store/text_config.hpp"
 #include "tokenizer_metadata.hpp"
 
@@ -65,16 +66,33 @@ fs::path find_tokenizer(const Checkpoint& checkpoint, const fs::path& option) {
     return {};
 }
 
-void set_qwen3(Metadata& metadata, const Qwen3Sizes& sizes, const TextConfig& config) {
-    metadata.set("qwen3.context_length", u32(config.context_length));
-    metadata.set("qwen3.embedding_length", u32(sizes.hidden));
-    metadata.set("qwen3.feed_forward_length", u32(sizes.ffn));
-    metadata.set("qwen3.attention.head_count", u32(sizes.n_head));
-    metadata.set("qwen3.attention.head_count_kv", u32(sizes.n_head_kv));
-    metadata.set("qwen3.attention.key_length", u32(sizes.head_dim));
-    metadata.set("qwen3.attention.value_length", u32(sizes.head_dim));
-    metadata.set("qwen3.attention.layer_norm_rms_epsilon", static_cast<float>(config.eps));
-    metadata.set("qwen3.rope.freq_base", static_cast<float>(config.rope_theta));
+// What llama.cpp calls the model. It knows Mistral under two names: a GGUF keeps its own, else it
+// gets the older one.
+std::string text_architecture(const Checkpoint& checkpoint, TextFamily family) {
+    if (family == TextFamily::qwen3) {
+        return "qwen3";
+    }
+    return architecture_of(checkpoint.source()) == "mistral3" ? "mistral3" : "llama";
+}
+
+void set_text_sizes(Metadata& metadata, const std::string& architecture,
+                    const TextEncoderSizes& sizes, const TextConfig& config) {
+    const auto set = [&](const char* key, MetadataValue value) {
+        metadata.set(architecture + key, std::move(value));
+    };
+    set(".context_length", u32(config.context_length));
+    set(".embedding_length", u32(sizes.hidden));
+    set(".feed_forward_length", u32(sizes.ffn));
+    set(".attention.head_count", u32(sizes.n_head));
+    set(".attention.head_count_kv", u32(sizes.n_head_kv));
+    set(".attention.key_length", u32(sizes.head_dim));
+    set(".attention.value_length", u32(sizes.head_dim));
+    set(".attention.layer_norm_rms_epsilon", static_cast<float>(config.eps));
+    set(".rope.freq_base", static_cast<float>(config.rope_theta));
+    if (sizes.family == TextFamily::mistral) {
+        set(".rope.dimension_count", u32(sizes.head_dim));
+        set(".vocab_size", u32(sizes.vocabulary));
+    }
 }
 
 }  // namespace
@@ -116,7 +134,7 @@ MetadataResult vae_metadata(const Checkpoint& checkpoint, const FileType& type) 
     return {std::move(metadata), name, {}};
 }
 
-TextUse decide_text_use(const Checkpoint& checkpoint, const Qwen3Sizes& sizes,
+TextUse decide_text_use(const Checkpoint& checkpoint, const TextEncoderSizes& sizes,
                         const TextEncoderOptions& options) {
     const TextConfig config = read_text_config(checkpoint);
     TextUse use;
@@ -134,27 +152,29 @@ TextUse decide_text_use(const Checkpoint& checkpoint, const Qwen3Sizes& sizes,
     return use;
 }
 
-int64_t layers_kept(const Qwen3Sizes& sizes, const TextUse& use, bool trim) {
+int64_t layers_kept(const TextEncoderSizes& sizes, const TextUse& use, bool trim) {
     return trim ? use.layers.back() : sizes.n_layers;
 }
 
-MetadataResult text_encoder_metadata(const Checkpoint& checkpoint, const Qwen3Sizes& sizes,
+MetadataResult text_encoder_metadata(const Checkpoint& checkpoint, const TextEncoderSizes& sizes,
                                      const TextUse& use, const TextEncoderOptions& options,
                                      const FileType& type) {
     MetadataResult result;
     result.name = display_name(sizes);
     Metadata& metadata = result.metadata;
     metadata = inherited(checkpoint);
-    set_general(metadata, "qwen3", metadata.get_string("general.name").value_or(result.name), type);
+    const std::string architecture = text_architecture(checkpoint, sizes.family);
+    set_general(metadata, architecture, metadata.get_string("general.name").value_or(result.name),
+                type);
     const int64_t kept = layers_kept(sizes, use, options.trim);
-    metadata.set("qwen3.block_count", u32(kept));
-    if (checkpoint.source().format() != FileFormat::gguf) {
-        set_qwen3(metadata, sizes, read_text_config(checkpoint));
+    metadata.set(architecture + ".block_count", u32(kept));
+    if (!metadata.contains(architecture + ".embedding_length")) {
+        set_text_sizes(metadata, architecture, sizes, read_text_config(checkpoint));
     }
     const fs::path tokenizer = find_tokenizer(checkpoint, options.tokenizer);
     if (!tokenizer.empty()) {
-        result.warnings =
-            add_tokenizer(metadata, tokenizer, sizes.vocabulary, read_model_config(checkpoint));
+        result.warnings = add_tokenizer(metadata, tokenizer, sizes.vocabulary,
+                                        read_model_config(checkpoint.source()));
     } else if (!metadata.contains("tokenizer.ggml.tokens")) {
         result.warnings.push_back(checkpoint.file() +
                                   ": has no tokenizer.json beside it; the result cannot read "

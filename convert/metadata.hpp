@@ -41,7 +41,7 @@ MetadataResult transformer_metadata(const Checkpoint& checkpoint, const Transfor
 MetadataResult vae_metadata(const Checkpoint& checkpoint, const FileType& type);
 
 struct TextEncoderOptions {
-    std::vector<int64_t> layers;         // empty: the file's, else 9, 18, 27
+    std::vector<int64_t> layers;         // empty: the file's, else its family's
     std::optional<int64_t> text_length;  // unset: the file's, else 512
     std::filesystem::path tokenizer;     // empty: tokenizer.json beside the checkpoint
     bool trim = false;
@@ -53,13 +53,13 @@ struct TextUse {
     int64_t text_length = 0;
 };
 // Throws bad_argument or bad_file for layers the model does not have.
-TextUse decide_text_use(const Checkpoint& checkpoint, const Qwen3Sizes& sizes,
+TextUse decide_text_use(const Checkpoint& checkpoint, const TextEncoderSizes& sizes,
                         const TextEncoderOptions& options);
 
 // Layers to keep: all, or up to the last one used.
-int64_t layers_kept(const Qwen3Sizes& sizes, const TextUse& use, bool trim);
+int64_t layers_kept(const TextEncoderSizes& sizes, const TextUse& use, bool trim);
 
-MetadataResult text_encoder_metadata(const Checkpoint& checkpoint, const Qwen3Sizes& sizes,
+MetadataResult text_encoder_metadata(const Checkpoint& checkpoint, const TextEncoderSizes& sizes,
                                      const TextUse& use, const TextEncoderOptions& options,
                                      const FileType& type);
 

@@ -20,8 +20,34 @@ constexpr int32_t kControl = 3;
 constexpr int32_t kUserDefined = 4;
 constexpr int32_t kUnused = 5;
 
-// The start of the split pattern Qwen2 and Qwen3 were trained with.
-constexpr const char* kQwenSplit = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+";
+// What the tokenizers of FLUX.2's text encoders have of their own.
+struct Kind {
+    const char* pre;    // llama.cpp's name for how it splits text
+    const char* split;  // the start of that pattern
+    const char *bos, *eos, *pad;
+    bool adds_bos;
+};
+constexpr Kind kQwen = {.pre = "qwen2",
+                        .split = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+)",
+                        .bos = "<|endoftext|>",
+                        .eos = "<|im_end|>",
+                        .pad = "<|endoftext|>",
+                        .adds_bos = false};
+constexpr Kind kTekken = {
+    .pre = "tekken",
+    .split = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)",
+    .bos = "<s>",
+    .eos = "</s>",
+    .pad = "<pad>",
+    .adds_bos = true};
+
+bool splits_as(const Kind& kind, const nlohmann::json& json) {
+    // The pattern as it stands in a JSON text, where every backslash is doubled.
+    const std::string split = nlohmann::json(kind.split).dump();
+    return json.value("pre_tokenizer", nlohmann::json())
+               .dump()
+               .find(split.substr(1, split.size() - 2)) != std::string::npos;
+}
 
 struct Vocabulary {
     std::vector<std::string> tokens;
@@ -117,6 +143,26 @@ void set_id(Metadata& metadata, const char* key, std::optional<int64_t> id) {
     }
 }
 
+void set_special_ids(Metadata& metadata, const Kind& kind, const Vocabulary& vocabulary,
+                     const nlohmann::json& tokenizer_config, const nlohmann::json& config) {
+    const auto first_of = [](std::optional<int64_t> a, std::optional<int64_t> b) {
+        return a ? a : b;
+    };
+    const auto added = [&](const std::string& token) -> std::optional<int64_t> {
+        const auto found = vocabulary.ids.find(token);
+        return found == vocabulary.ids.end() ? std::nullopt : std::optional(found->second);
+    };
+    set_id(metadata, "tokenizer.ggml.bos_token_id",
+           first_of(named_token(tokenizer_config, "bos_token", vocabulary),
+                    first_of(config_id(config, "bos_token_id"), added(kind.bos))));
+    set_id(metadata, "tokenizer.ggml.eos_token_id",
+           first_of(named_token(tokenizer_config, "eos_token", vocabulary),
+                    first_of(config_id(config, "eos_token_id"), added(kind.eos))));
+    // FLUX.2 pads with this token whatever the files name.
+    set_id(metadata, "tokenizer.ggml.padding_token_id",
+           first_of(added(kind.pad), named_token(tokenizer_config, "pad_token", vocabulary)));
+}
+
 }  // namespace
 
 std::vector<std::string> add_tokenizer(Metadata& metadata, const fs::path& tokenizer,
@@ -125,31 +171,16 @@ std::vector<std::string> add_tokenizer(Metadata& metadata, const fs::path& token
     const fs::path config_file = tokenizer.parent_path() / "tokenizer_config.json";
     const nlohmann::json tokenizer_config =
         read_json_if_present(config_file).value_or(nlohmann::json::object());
+    const Kind& kind = splits_as(kTekken, json) ? kTekken : kQwen;
     try {
         check(json.at("model").value("type", "BPE") == "BPE", ErrorKind::unsupported,
-              tokenizer.string(), ": is not a BPE tokenizer, which Qwen3 uses");
+              tokenizer.string(), ": is not a BPE tokenizer, which Qwen3 and Mistral use");
         Vocabulary vocabulary = read_vocabulary(json, tokenizer, n_tokens);
-        const auto first_of = [](std::optional<int64_t> a, std::optional<int64_t> b) {
-            return a ? a : b;
-        };
-        const auto added = [&](const std::string& token) -> std::optional<int64_t> {
-            const auto found = vocabulary.ids.find(token);
-            return found == vocabulary.ids.end() ? std::nullopt : std::optional(found->second);
-        };
         metadata.set("tokenizer.ggml.model", std::string("gpt2"));
-        metadata.set("tokenizer.ggml.pre", std::string("qwen2"));
+        metadata.set("tokenizer.ggml.pre", std::string(kind.pre));
         metadata.set("tokenizer.ggml.merges", read_merges(json));
-        set_id(metadata, "tokenizer.ggml.bos_token_id",
-               first_of(named_token(tokenizer_config, "bos_token", vocabulary),
-                        first_of(config_id(config, "bos_token_id"), added("<|endoftext|>"))));
-        set_id(metadata, "tokenizer.ggml.eos_token_id",
-               first_of(named_token(tokenizer_config, "eos_token", vocabulary),
-                        first_of(config_id(config, "eos_token_id"), added("<|im_end|>"))));
-        // FLUX.2 pads with this token whatever the files name.
-        set_id(metadata, "tokenizer.ggml.padding_token_id",
-               first_of(added("<|endoftext|>"),
-                        named_token(tokenizer_config, "pad_token", vocabulary)));
-        metadata.set("tokenizer.ggml.add_bos_token", false);
+        set_special_ids(metadata, kind, vocabulary, tokenizer_config, config);
+        metadata.set("tokenizer.ggml.add_bos_token", kind.adds_bos);
         if (auto chat_template = read_chat_template(tokenizer_config, tokenizer.parent_path())) {
             metadata.set("tokenizer.chat_template", std::move(*chat_template));
         }
@@ -159,13 +190,9 @@ std::vector<std::string> add_tokenizer(Metadata& metadata, const fs::path& token
         fail(ErrorKind::bad_file, tokenizer.string(),
              ": is not a Hugging Face tokenizer.json: ", error.what());
     }
-    // The pattern as it stands in a JSON text, where every backslash is doubled.
-    const std::string split = nlohmann::json(kQwenSplit).dump();
-    if (json.value("pre_tokenizer", nlohmann::json())
-            .dump()
-            .find(split.substr(1, split.size() - 2)) == std::string::npos) {
+    if (!splits_as(kind, json)) {
         return {tokenizer.string() +
-                ": does not split text as Qwen3 does; prompts may be read "
+                ": splits text neither as Qwen3 nor as Mistral does; prompts may be read "
                 "differently from the reference"};
     }
     return {};

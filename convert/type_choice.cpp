@@ -79,7 +79,7 @@ bool gets_more_bits(int64_t layer, int64_t n_layers) {
     return layer < n_layers / 8 || layer >= 7 * n_layers / 8 || (layer - n_layers / 8) % 3 == 2;
 }
 
-TensorType attention_v_type(const FileType& wanted, int64_t layer, const Qwen3Sizes& sizes) {
+TensorType attention_v_type(const FileType& wanted, int64_t layer, const TextEncoderSizes& sizes) {
     const bool shared_heads = sizes.n_head / sizes.n_head_kv >= 4;
     if (named(wanted, "Q2_K")) {
         return shared_heads ? q4_k : q3_k;
@@ -100,7 +100,7 @@ TensorType attention_v_type(const FileType& wanted, int64_t layer, const Qwen3Si
     return wanted.base;
 }
 
-TensorType ffn_down_type(const FileType& wanted, int64_t layer, const Qwen3Sizes& sizes) {
+TensorType ffn_down_type(const FileType& wanted, int64_t layer, const TextEncoderSizes& sizes) {
     const int64_t n_layers = sizes.n_layers;
     if (named(wanted, "Q2_K")) {
         return q3_k;
@@ -127,7 +127,7 @@ TensorType attention_output_type(const FileType& wanted) {
 
 // As llama.cpp's quantizer mixes them for a dense model without an importance matrix.
 TensorType text_encoder_type(const FileType& wanted, const ExpectedTensor& tensor,
-                             const Qwen3Sizes& sizes, bool tied_embeddings) {
+                             const TextEncoderSizes& sizes, bool tied_embeddings) {
     const std::string& name = tensor.name;
     if (!is_quantized(wanted.base)) {
         return wanted.base;
@@ -207,7 +207,7 @@ TypeOverride parse_type_override(const std::string& text) {
 
 TypeChoice choose_type(const TypeRequest& request, Component component,
                        const ExpectedTensor& tensor, TensorType source_type,
-                       const Qwen3Sizes& sizes, bool tied_embeddings) {
+                       const TextEncoderSizes& sizes, bool tied_embeddings) {
     // Norms, biases and statistics.
     if (tensor.shape.n_dims < 2) {
         return {.type = f32, .wanted = {}};

@@ -44,6 +44,6 @@ struct TypeChoice {
 // `sizes` tells the text encoder's number of layers and heads; unused for other components.
 TypeChoice choose_type(const TypeRequest& request, Component component,
                        const ExpectedTensor& tensor, TensorType source_type,
-                       const Qwen3Sizes& sizes, bool tied_embeddings);
+                       const TextEncoderSizes& sizes, bool tied_embeddings);
 
 }  // namespace flux2::convert

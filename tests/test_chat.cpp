@@ -1,3 +1,5 @@
+#include "small_mistral.hpp"
+#include "store/sha256.hpp"
 #include "support.hpp"
 #include "text/chat.hpp"
 
@@ -5,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -79,6 +82,71 @@ TEST_CASE("special tokens in a prompt keep their meaning") {
     CHECK(encoded.ids[3] == 746);
     CHECK(encoded.ids[4] == 746);
     CHECK(encoded.n_real == 13);
+}
+
+// ---- dev ----
+
+const Tokenizer& small_tekken() {
+    static const Tokenizer tokenizer(
+        read_tokenizer_json(test::small_tekken_json(), "tokenizer.json"));
+    return tokenizer;
+}
+
+std::string system_message() {
+    const std::string chat = dev_chat("");
+    const std::string before = "<s>[SYSTEM_PROMPT]";
+    const std::string after = "[/SYSTEM_PROMPT][INST][/INST]";
+    REQUIRE(chat.starts_with(before));
+    REQUIRE(chat.ends_with(after));
+    return chat.substr(before.size(), chat.size() - before.size() - after.size());
+}
+
+TEST_CASE("dev's system message is the reference's to the byte") {
+    const std::atomic<bool> no_cancel = false;
+    CHECK(system_message().size() == 168);
+    CHECK(system_message().find('\n') == 123);
+    CHECK(sha256(test::bytes_of(system_message()), no_cancel) ==
+          "d43d93082f24034d9c7f4e5b65cdeceb1e082c64c9cf95dfae5be89c31e1320d");
+}
+
+TEST_CASE("the prompt goes into dev's template without announcing pictures") {
+    const std::string before = "<s>[SYSTEM_PROMPT]" + system_message() + "[/SYSTEM_PROMPT][INST]";
+    CHECK(dev_chat(" A Cat\n") == before + " A Cat\n[/INST]");
+    CHECK(dev_chat("[IMG]a[IMG][IMG] b[IMG") == before + "a b[IMG[/INST]");
+}
+
+TEST_CASE("dev's prompts are padded on the left") {
+    std::vector<int32_t> expected = {11, 11, 11, 1, 17};
+    for (const char c : system_message()) {
+        expected.push_back(test::kFirstByte + c);
+    }
+    // "ca" by its merge; " cat" is a token, whatever the merges say.
+    for (const int32_t id : {18, 3, test::kCa, test::kFirstByte + 'r', test::kSpaceCat, 4}) {
+        expected.push_back(id);
+    }
+    const EncodedPrompt encoded =
+        encode_prompt(small_tekken(), "car cat", static_cast<int64_t>(expected.size()));
+    CHECK(encoded.ids == expected);
+    CHECK(encoded.n_real == static_cast<int64_t>(expected.size()) - 3);
+    CHECK(encoded.n_cut == 0);
+}
+
+TEST_CASE("what does not fit dev's length is cut on the right") {
+    const EncodedPrompt whole = encode_prompt(small_tekken(), "x yz", 300);
+    CHECK(whole.ids[300 - static_cast<size_t>(whole.n_real)] == 1);
+    const EncodedPrompt cut = encode_prompt(small_tekken(), "x yz", whole.n_real - 2);
+    CHECK(std::equal(cut.ids.begin(), cut.ids.end(), whole.ids.end() - whole.n_real));
+    CHECK(cut.n_real == whole.n_real - 2);
+    CHECK(cut.n_cut == 2);
+    CHECK(cut.cut_text == "z");
+}
+
+TEST_CASE("Tekken does not normalise") {
+    // U+0065 U+0301 stays two characters, three bytes.
+    CHECK(small_tekken().encode("e\u0301") == std::vector<int32_t>{test::kFirstByte + 'e',
+                                                                   test::kFirstByte + 0xCC,
+                                                                   test::kFirstByte + 0x81});
+    CHECK(small_tekken().pad_id() == 11);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Every operation of every graph must run on CUDA and Metal in the pinned ggml. The conditions
 // below were read from ggml_backend_cuda_device_supports_op and ggml_metal_device_supports_op of
 // that version; none of our operations needs to fall back to the CPU.
-#include "models/qwen3.hpp"
+#include "models/text_encoder.hpp"
 #include "models/transformer.hpp"
 #include "models/vae.hpp"
 #include "pipeline/latents.hpp"
@@ -112,9 +112,9 @@ TEST_CASE("the text encoder's operations run on every backend") {
     backend.use_stock_operations();
     const Checkpoint checkpoint = Checkpoint::open(test::fixture("klein/text_encoder.safetensors"));
     for (const TensorType type : kTypes) {
-        Qwen3 qwen3(backend, checkpoint, {}, {.type = type});
-        qwen3.encode(std::vector<int32_t>{1, 2, 3, 4}, 3);
-        check_ops(qwen3.graph());
+        TextEncoder encoder(backend, checkpoint, {}, {.type = type});
+        encoder.encode(std::vector<int32_t>{1, 2, 3, 4}, 3);
+        check_ops(encoder.graph());
     }
 }
 

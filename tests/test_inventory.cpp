@@ -75,13 +75,13 @@ const TransformerSizes kTinyTransformer = {.hidden = 8,
                                            .n_double = 2,
                                            .n_single = 3,
                                            .guidance = true};
-const Qwen3Sizes kTinyQwen3 = {.hidden = 6,
-                               .ffn = 10,
-                               .head_dim = 4,
-                               .n_head = 4,
-                               .n_head_kv = 2,
-                               .n_layers = 2,
-                               .vocabulary = 12};
+const TextEncoderSizes kTinyQwen3 = {.hidden = 6,
+                                     .ffn = 10,
+                                     .head_dim = 4,
+                                     .n_head = 4,
+                                     .n_head_kv = 2,
+                                     .n_layers = 2,
+                                     .vocabulary = 12};
 const VaeSizes kTinyVae = {
     .latent_channels = 2, .encoder_widths = {4, 6, 6, 8}, .decoder_widths = {2, 4, 4, 6}};
 
@@ -134,28 +134,45 @@ TEST_CASE("the inventory of dev has its tensors and parameters") {
 
 TEST_CASE("the inventory of Qwen3-4B has its tensors and parameters") {
     // Its output matrix is the embedding, so there is none of its own.
-    const auto tensors = without(inventory(Qwen3Sizes{.hidden = 2560,
-                                                      .ffn = 9728,
-                                                      .head_dim = 128,
-                                                      .n_head = 32,
-                                                      .n_head_kv = 8,
-                                                      .n_layers = 36,
-                                                      .vocabulary = 151936}),
+    const auto tensors = without(inventory(TextEncoderSizes{.hidden = 2560,
+                                                            .ffn = 9728,
+                                                            .head_dim = 128,
+                                                            .n_head = 32,
+                                                            .n_head_kv = 8,
+                                                            .n_layers = 36,
+                                                            .vocabulary = 151936}),
                                  "output.weight");
     CHECK(tensors.size() == 398);
     CHECK(parameters(tensors) == 4'022'468'096);
 }
 
 TEST_CASE("the inventory of Qwen3-8B has its tensors and parameters") {
-    const auto tensors = inventory(Qwen3Sizes{.hidden = 4096,
-                                              .ffn = 12288,
-                                              .head_dim = 128,
-                                              .n_head = 32,
-                                              .n_head_kv = 8,
-                                              .n_layers = 36,
-                                              .vocabulary = 151936});
+    const auto tensors = inventory(TextEncoderSizes{.hidden = 4096,
+                                                    .ffn = 12288,
+                                                    .head_dim = 128,
+                                                    .n_head = 32,
+                                                    .n_head_kv = 8,
+                                                    .n_layers = 36,
+                                                    .vocabulary = 151936});
     CHECK(tensors.size() == 399);
     CHECK(parameters(tensors) == 8'190'735'360);
+}
+
+TEST_CASE("the inventory of Mistral Small has its tensors and parameters") {
+    TextEncoderSizes sizes = {.family = TextFamily::mistral,
+                              .hidden = 5120,
+                              .ffn = 32768,
+                              .head_dim = 128,
+                              .n_head = 32,
+                              .n_head_kv = 8,
+                              .n_layers = 40,
+                              .vocabulary = 131072};
+    CHECK(inventory(sizes).size() == 363);
+    CHECK(parameters(inventory(sizes)) == 23'572'403'200);
+    // What FLUX.2 dev needs of it.
+    sizes.n_layers = 30;
+    const auto needed = without(without(inventory(sizes), "output.weight"), "output_norm.weight");
+    CHECK(parameters(needed) == 17'343'754'240);
 }
 
 TEST_CASE("the inventory of the autoencoder has its tensors and parameters") {
@@ -207,7 +224,7 @@ TEST_CASE("a transformer's sizes are read off its tensors") {
 TEST_CASE("a text encoder's sizes are read off its tensors") {
     const auto expected = inventory(kTinyQwen3);
     const Checkpoint checkpoint = open_tensors(files_of(expected));
-    const Qwen3Sizes sizes = read_qwen3_sizes(checkpoint);
+    const TextEncoderSizes sizes = read_text_encoder_sizes(checkpoint);
     CHECK(sizes.hidden == 6);
     CHECK(sizes.ffn == 10);
     CHECK(sizes.head_dim == 4);
@@ -215,6 +232,30 @@ TEST_CASE("a text encoder's sizes are read off its tensors") {
     CHECK(sizes.n_head_kv == 2);
     CHECK(sizes.n_layers == 2);
     CHECK(sizes.vocabulary == 12);
+    CHECK(check_inventory(checkpoint).size() == expected.size());
+}
+
+TEST_CASE("Mistral's sizes are read off its tensors, all but the head size") {
+    // Heads of 128, which no shape tells, and narrower together than a token.
+    const TextEncoderSizes tiny = {.family = TextFamily::mistral,
+                                   .hidden = 300,
+                                   .ffn = 3,
+                                   .head_dim = 128,
+                                   .n_head = 2,
+                                   .n_head_kv = 1,
+                                   .n_layers = 2,
+                                   .vocabulary = 5};
+    const auto expected = inventory(tiny);
+    const Checkpoint checkpoint = open_tensors(files_of(expected));
+    const TextEncoderSizes sizes = read_text_encoder_sizes(checkpoint);
+    CHECK(sizes.family == TextFamily::mistral);
+    CHECK(sizes.hidden == 300);
+    CHECK(sizes.ffn == 3);
+    CHECK(sizes.head_dim == 128);
+    CHECK(sizes.n_head == 2);
+    CHECK(sizes.n_head_kv == 1);
+    CHECK(sizes.n_layers == 2);
+    CHECK(sizes.vocabulary == 5);
     CHECK(check_inventory(checkpoint).size() == expected.size());
 }
 

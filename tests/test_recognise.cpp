@@ -83,17 +83,38 @@ TEST_CASE("the parts of an all-in-one checkpoint are told apart by their prefixe
     CHECK(identity.stranger.empty());
 }
 
-TEST_CASE("Mistral is told from other language models by its width") {
-    const auto layer = counting_tensor("model.layers.0.self_attn.q_proj.weight", {1});
-    const auto wide = identity_of({layer, counting_tensor("model.embed_tokens.weight", {5120, 1})});
-    CHECK(wide.stranger.find("Mistral Small") != std::string::npos);
-    CHECK(wide.stranger.find("Qwen3-8B") != std::string::npos);
-    const auto other =
-        identity_of({layer, counting_tensor("model.embed_tokens.weight", {2048, 1})});
-    CHECK(other.stranger.find("without query norms") != std::string::npos);
-    const auto gguf = identity_of({counting_tensor("blk.0.attn_q.weight", {1}),
-                                   counting_tensor("token_embd.weight", {5120, 1})});
-    CHECK(gguf.stranger.find("Mistral Small") != std::string::npos);
+TEST_CASE("Mistral is told from other language models by heads narrower than a token") {
+    struct Spelling {
+        std::string start, embeddings, q, bias;
+        Naming naming;
+    };
+    for (const Spelling& s :
+         {Spelling{"", "model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight",
+                   "model.layers.0.self_attn.q_proj.bias", Naming::hugging_face},
+          Spelling{"language_model.", "language_model.model.embed_tokens.weight",
+                   "language_model.model.layers.0.self_attn.q_proj.weight",
+                   "language_model.model.layers.0.self_attn.q_proj.bias", Naming::hugging_face},
+          Spelling{"", "model.language_model.embed_tokens.weight",
+                   "model.language_model.layers.0.self_attn.q_proj.weight",
+                   "model.language_model.layers.0.self_attn.q_proj.bias", Naming::hugging_face},
+          Spelling{"", "token_embd.weight", "blk.0.attn_q.weight", "blk.0.attn_q.bias",
+                   Naming::llama_cpp}}) {
+        CAPTURE(s.q);
+        const auto embeddings = counting_tensor(s.embeddings, {10, 1});
+        const auto mistral = identity_of({embeddings, counting_tensor(s.q, {10, 8})});
+        REQUIRE(mistral.parts.size() == 1);
+        CHECK(mistral.parts[0].component == Component::text_encoder);
+        CHECK(mistral.parts[0].naming == s.naming);
+        CHECK(mistral.parts[0].prefix == s.start);
+        // Llama's heads are as wide as a token, Qwen2 has biases.
+        for (const Identity& other : {identity_of({embeddings, counting_tensor(s.q, {10, 10})}),
+                                      identity_of({embeddings, counting_tensor(s.q, {10, 8}),
+                                                   counting_tensor(s.bias, {8})})}) {
+            CHECK(other.parts.empty());
+            CHECK(other.stranger.find("neither Qwen3 nor Mistral") != std::string::npos);
+            CHECK(other.stranger.find("dev with Mistral Small 3.2") != std::string::npos);
+        }
+    }
 }
 
 TEST_CASE("Gemma has query norms too, but is not Qwen3") {

@@ -9,11 +9,11 @@
 namespace flux2 {
 namespace {
 
-std::vector<std::string> pieces(std::string_view text) {
+std::vector<std::string> pieces(std::string_view text, Split split = Split::qwen) {
     const std::u32string points = from_utf8(text);
     std::vector<std::string> result;
     for (size_t at = 0; at < points.size();) {
-        const std::u32string_view piece = next_piece(points, at);
+        const std::u32string_view piece = next_piece(split, points, at);
         REQUIRE_FALSE(piece.empty());
         result.push_back(to_utf8(piece));
         at += piece.size();
@@ -75,6 +75,39 @@ TEST_CASE("spaces go up to the last line break, then leave one for the next word
     CHECK(pieces("\u3000\u3000!") == Pieces{"\u3000", "\u3000", "!"});
     CHECK(pieces("a\u0085\u2028b") == Pieces{"a", "\u0085", "\u2028b"});
     CHECK(pieces("\t 1") == Pieces{"\t", " ", "1"});
+}
+
+TEST_CASE("Tekken begins a new piece at a capital") {
+    const auto tekken = [](std::string_view text) { return pieces(text, Split::tekken); };
+    CHECK(tekken("a lovely Cat") == Pieces{"a", " lovely", " Cat"});
+    CHECK(tekken("HelloWorld USA") == Pieces{"Hello", "World", " USA"});
+    CHECK(tekken("iPhone XMLHttpRequest") == Pieces{"i", "Phone", " XMLHttp", "Request"});
+    CHECK(tekken("(Hello)-WORLD") == Pieces{"(Hello", ")-", "WORLD"});
+    CHECK(tekken("it's I'LL don't") == Pieces{"it", "'s", " I", "'LL", " don", "'t"});
+    // Title case begins a word; letters without case belong everywhere.
+    CHECK(tekken("\u01c5a\u01c5B") == Pieces{"\u01c5a", "\u01c5B"});
+    CHECK(tekken("\u4e2d\u6587ABC\u4e2dx") == Pieces{"\u4e2d\u6587ABC\u4e2dx"});
+    CHECK(tekken("\u02b0A\u02b0") == Pieces{"\u02b0A\u02b0"});
+}
+
+TEST_CASE("Tekken counts marks as letters, and ends a word of capitals at the last") {
+    const auto tekken = [](std::string_view text) { return pieces(text, Split::tekken); };
+    CHECK(tekken("AB\u0301CD") == Pieces{"AB\u0301", "CD"});
+    CHECK(tekken("AB\u0301") == Pieces{"AB\u0301"});
+    CHECK(tekken("\u0301\u0301a") == Pieces{"\u0301\u0301a"});
+    CHECK(tekken("\u0301A \u0301") == Pieces{"\u0301", "A", " \u0301"});
+    CHECK(tekken("e\u0301a E\u0301A") == Pieces{"e\u0301a", " E\u0301", "A"});
+}
+
+TEST_CASE("Tekken's signs take slashes after line breaks along") {
+    const auto tekken = [](std::string_view text) { return pieces(text, Split::tekken); };
+    CHECK(tekken("http://a/b//c\n/\n/d") ==
+          Pieces{"http", "://", "a", "/b", "//", "c", "\n", "/\n/", "d"});
+    CHECK(tekken(" //\n/x") == Pieces{" //\n/", "x"});
+    CHECK(tekken("!\n\n a") == Pieces{"!\n\n", " a"});
+    CHECK(tekken("in 2026, x2") == Pieces{"in", " ", "2", "0", "2", "6", ",", " x", "2"});
+    CHECK(tekken("  two  spaces \n\n x  ") ==
+          Pieces{" ", " two", " ", " spaces", " \n\n", " x", "  "});
 }
 
 }  // namespace

@@ -188,4 +188,6 @@ TEST_CASE("text encoder names of Hugging Face become llama.cpp's") {
     check_place(place("model.layers.1.mlp.gate_proj.weight"), "blk.1.ffn_gate.weight");
     check_place(place("model.layers.1.mlp.up_proj.weight"), "blk.1.ffn_up.weight");
     check_place(place("model.layers.1.mlp.down_proj.weight"), "blk.1.ffn_down.weight");
+    check_place(place("model.language_model.embed_tokens.weight"), "token_embd.weight");
+    check_place(place("model.language_model.layers.7.mlp.up_proj.weight"), "blk.7.ffn_up.weight");
 }

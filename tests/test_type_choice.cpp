@@ -12,13 +12,13 @@ namespace {
 
 using enum TensorType;
 
-const Qwen3Sizes kQwen3_4b = {.hidden = 2560,
-                              .ffn = 9728,
-                              .head_dim = 128,
-                              .n_head = 32,
-                              .n_head_kv = 8,
-                              .n_layers = 36,
-                              .vocabulary = 151936};
+const TextEncoderSizes kQwen3_4b = {.hidden = 2560,
+                                    .ffn = 9728,
+                                    .head_dim = 128,
+                                    .n_head = 32,
+                                    .n_head_kv = 8,
+                                    .n_layers = 36,
+                                    .vocabulary = 151936};
 
 TypeRequest request(const std::string& type, const std::vector<std::string>& overrides = {}) {
     TypeRequest result;

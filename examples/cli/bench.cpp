@@ -5,7 +5,7 @@
 #include "base/random.hpp"
 #include "bench_report.hpp"
 #include "flops.hpp"
-#include "models/qwen3.hpp"
+#include "models/text_encoder.hpp"
 #include "models/transformer.hpp"
 #include "models/vae.hpp"
 #include "pipeline/latents.hpp"
@@ -137,17 +137,17 @@ void bench_text_encoder(Session& s) {
     const Checkpoint checkpoint =
         Checkpoint::open(s.options.files.text_encoder, Component::text_encoder);
     const TextConfig config = read_text_config(checkpoint);
-    Qwen3 qwen3(s.backend, checkpoint,
-                {.layers = config.layers,
-                 .rope_theta = static_cast<float>(config.rope_theta),
-                 .eps = static_cast<float>(config.eps)},
-                s.options.weights);
+    TextEncoder encoder(s.backend, checkpoint,
+                        {.layers = config.layers,
+                         .rope_theta = static_cast<float>(config.rope_theta),
+                         .eps = static_cast<float>(config.eps)},
+                        s.options.weights);
     std::vector<int32_t> ids(static_cast<size_t>(config.text_length));
     for (size_t i = 0; i < ids.size(); ++i) {
-        ids[i] = static_cast<int32_t>(i % static_cast<size_t>(qwen3.sizes().vocabulary));
+        ids[i] = static_cast<int32_t>(i % static_cast<size_t>(encoder.sizes().vocabulary));
     }
     const int64_t n_real = std::min<int64_t>(64, config.text_length);
-    time_stage(s, "text encoder", qwen3, [&] { return qwen3.encode(ids, n_real); });
+    time_stage(s, "text encoder", encoder, [&] { return encoder.encode(ids, n_real); });
 }
 
 void bench_vae(Session& s) {

@@ -245,9 +245,14 @@ void add_heads_cases(std::vector<Case>& cases) {
                              return random_heads(t, head_dim, 3, 45, 13, &rope);
                          }});
         cases.push_back({"join_heads, text", name, [=](Trial& t) {
-                             const Rope rope =
-                                 rope_of_text(t.graph(), t.positions(33, 1), head_dim, 1e6f);
+                             const Rope rope = rope_of_text(t.graph(), t.positions(33, 1), head_dim,
+                                                            1e6f, /*halves=*/true);
                              return random_heads(t, head_dim, 5, 33, 33, &rope);
+                         }});
+        cases.push_back({"join_heads, text as in Mistral", name, [=](Trial& t) {
+                             const Rope rope = rope_of_text(t.graph(), t.positions(29, 1), head_dim,
+                                                            1e9f, /*halves=*/false);
+                             return random_heads(t, head_dim, 3, 29, 29, &rope);
                          }});
         cases.push_back({"join_heads, no norm", name,
                          [=](Trial& t) { return random_heads(t, head_dim, 2, 20, 7, nullptr); }});

@@ -63,7 +63,7 @@ void add_model_options(cxxopts::Options& options) {
          "folder with transformer, text encoder and autoencoder (default: the bundled toy)",
          text())                                                                     //
         ("diffusion-model", "transformer, GGUF or safetensors", text())              //
-        ("llm,text-encoder", "Qwen3 text encoder", text())                           //
+        ("llm,text-encoder", "text encoder: Qwen3 or Mistral Small", text())         //
         ("vae", "autoencoder", text())                                               //
         ("variant", "klein, base, kv or dev, where the file does not tell", text())  //
         ("type", "type of the matrices in memory, such as Q8_0 (default: the file's)",

@@ -152,9 +152,9 @@ TensorType coarsest_type(const Model& model, TensorType in_memory) {
 
 // ---- The stages ----
 
-HostTensor replay_prompt(const Run& run, const Tokenizer& tokenizer, Qwen3& qwen3,
+HostTensor replay_prompt(const Run& run, const Tokenizer& tokenizer, TextEncoder& encoder,
                          const std::string& prefix, const std::string& prompt) {
-    PromptFeatures text = encode_prompt_features(tokenizer, qwen3, prompt, run.job.text_length);
+    PromptFeatures text = encode_prompt_features(tokenizer, encoder, prompt, run.job.text_length);
     if (prefix.empty()) {
         HostTensor ids({static_cast<int64_t>(text.encoded.ids.size()), 1, 1, 1});
         ids.data.assign(text.encoded.ids.begin(), text.encoded.ids.end());

@@ -5,7 +5,7 @@
 #include "base/system.hpp"
 #include "generate.hpp"
 #include "image/image.hpp"
-#include "models/qwen3.hpp"
+#include "models/text_encoder.hpp"
 #include "models/transformer.hpp"
 #include "models/vae.hpp"
 #include "op_check.hpp"
@@ -53,11 +53,11 @@ std::vector<Position> recorded_positions(const Recording& recording, const std::
 void test_text_encoder(Session& s) {
     const Checkpoint checkpoint = s.open("text_encoder.safetensors");
     const TextConfig config = read_text_config(checkpoint);
-    Qwen3 qwen3(s.backend, checkpoint,
-                {.layers = config.layers,
-                 .rope_theta = static_cast<float>(config.rope_theta),
-                 .eps = static_cast<float>(config.eps)},
-                s.weights);
+    TextEncoder encoder(s.backend, checkpoint,
+                        {.layers = config.layers,
+                         .rope_theta = static_cast<float>(config.rope_theta),
+                         .eps = static_cast<float>(config.eps)},
+                        s.weights);
     const Recording golden(s.folder / "text_encoder.golden.safetensors");
     for (const std::string prefix : {"", "negative_"}) {
         if (!golden.has(prefix + "input_ids")) {
@@ -67,7 +67,7 @@ void test_text_encoder(Session& s) {
         const auto n_real = std::count(mask.begin(), mask.end(), 1);
         Taps taps;
         const HostTensor features =
-            qwen3.encode(golden.get_ints(prefix + "input_ids"), n_real, &taps);
+            encoder.encode(golden.get_ints(prefix + "input_ids"), n_real, &taps);
         for (const auto& [name, tensor] : taps) {
             if (golden.has(prefix + name)) {
                 s.report.compare("text_encoder", prefix + name, tensor, golden, s.limits.text);

@@ -55,11 +55,12 @@ ggml_tensor* turn_axes(Graph& g, ggml_tensor* x, const Rope& rope) {
 }
 
 ggml_tensor* turn(Graph& g, ggml_tensor* x, const Rope& rope) {
-    if (!rope.halves) {
+    if (rope.axis[1] != nullptr) {
         return turn_axes(g, x, rope);
     }
     return ggml_rope_ext(g, x, rope.axis[0], nullptr, static_cast<int>(x->ne[0]),
-                         GGML_ROPE_TYPE_NEOX, 0, rope.theta, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
+                         rope.halves ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL, 0, rope.theta,
+                         1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
 }
 
 // [head_dim, n_head, n] -> [head_dim, n, n_head], as a view.
@@ -236,10 +237,10 @@ Rope rope_of_axes(Graph& g, const std::array<ggml_tensor*, Rope::kMaxAxes>& axes
             .table = takes_table(g) ? own::rope_table(g, axes, head_dim, theta) : nullptr};
 }
 
-Rope rope_of_text(Graph& g, ggml_tensor* positions, int64_t head_dim, float theta) {
+Rope rope_of_text(Graph& g, ggml_tensor* positions, int64_t head_dim, float theta, bool halves) {
     return {.axis = {positions},
             .theta = theta,
-            .halves = true,
+            .halves = halves,
             .table = takes_table(g) ? own::rope_table(g, std::span(&positions, 1), head_dim, theta)
                                     : nullptr};
 }

@@ -58,7 +58,7 @@ ggml_tensor* swiglu(Graph& g, ggml_tensor* gate, ggml_tensor* up, ggml_tensor* b
 // How heads are turned by the positions of their tokens. Every axis turns its share of a head.
 struct Rope {
     static constexpr int kMaxAxes = 4;
-    std::array<ggml_tensor*, kMaxAxes> axis = {};  // i32 [n] each
+    std::array<ggml_tensor*, kMaxAxes> axis = {};  // i32 [n] each; one, or all
     float theta = 0;
     bool halves = false;           // a pair is values i and i + head_dim / 2, else neighbours
     ggml_tensor* table = nullptr;  // cosines and sines, where our own nodes want them
@@ -66,8 +66,8 @@ struct Rope {
 // FLUX.2's: four axes, neighbours.
 Rope rope_of_axes(Graph& g, const std::array<ggml_tensor*, Rope::kMaxAxes>& axes, int64_t head_dim,
                   float theta);
-// Language models': one axis, halves.
-Rope rope_of_text(Graph& g, ggml_tensor* positions, int64_t head_dim, float theta);
+// Language models': one axis.
+Rope rope_of_text(Graph& g, ggml_tensor* positions, int64_t head_dim, float theta, bool halves);
 
 struct HeadsPart {
     ggml_tensor* x;     // [head_dim, n_head, n], may be a view

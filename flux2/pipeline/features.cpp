@@ -44,7 +44,8 @@ void FeatureStore::add(const PromptKey& prompt, HostTensor features) {
 // Everything that decides the features, to the last bit: devices and types round differently.
 std::string FeatureStore::cache_key(const PromptKey& prompt) const {
     std::ostringstream key;
-    key << "features of klein's template\n"
+    const bool klein = model_.text.family == TextFamily::qwen3;
+    key << "features of " << (klein ? "klein" : "dev") << "'s template\n"
         << version() << "\n"
         << identity(model_.text_encoder->source()) << parts_.backend(Part::text_encoder).name()
         << " " << options_.type << "\nlayers";

@@ -287,7 +287,7 @@ FoundModel find_model(const fs::path& folder, const std::string& variant, const 
     replace_parts(contents, Component::vae, given.vae);
     check(!contents.parts.empty() || !contents.failures.empty(), ErrorKind::bad_file,
           folder.string(),
-          ": holds no part of FLUX.2; a transformer, a Qwen3 text encoder and an autoencoder are "
+          ": holds no part of FLUX.2; a transformer, a text encoder and an autoencoder are "
           "expected, as .gguf or .safetensors files or as a diffusers folder");
 
     const FileInfo* transformer =

@@ -61,11 +61,11 @@ std::string MemoryPlanner::name_of(Placement placement) {
 }
 
 StageMemory MemoryPlanner::text_encoder(const Job& job, Placement placement) {
-    Qwen3 qwen3(backend(placement), *model_.text_encoder, qwen3_facts(model_.text),
-                weight_options(options_, placement));
-    qwen3.reserve(job.text_length);
-    StageMemory memory = stage("text encoder", qwen3.weight_memory(), qwen3.compute_memory());
-    memory.host_compute += static_cast<uint64_t>(qwen3.sizes().vocabulary) * kTokenizerEntryBytes;
+    TextEncoder encoder(backend(placement), *model_.text_encoder, text_encoder_facts(model_.text),
+                        weight_options(options_, placement));
+    encoder.reserve(job.text_length);
+    StageMemory memory = stage("text encoder", encoder.weight_memory(), encoder.compute_memory());
+    memory.host_compute += static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes;
     return memory;
 }
 

@@ -88,12 +88,12 @@ struct TextMatch {
 constexpr std::array kTextMatches = {
     TextMatch{7680, "klein 4B", "Qwen3-4B", "use Qwen3-4B, which belongs to klein 4B"},
     TextMatch{12288, "klein 9B", "Qwen3-8B", "use Qwen3-8B, which belongs to klein 9B"},
-    TextMatch{15360, "dev", "Mistral Small 3.2 (which this version does not run)",
-              "dev goes with Mistral Small 3.2, which this version does not run"},
+    TextMatch{15360, "dev", "Mistral Small 3.2", "use Mistral Small 3.2, which belongs to dev"},
 };
 constexpr TextMatch kOtherMatch = {0, "the same width of text features",
                                    "with the same width of text features",
-                                   "klein 4B goes with Qwen3-4B, klein 9B with Qwen3-8B"};
+                                   "klein 4B goes with Qwen3-4B, klein 9B with Qwen3-8B, dev with "
+                                   "Mistral Small 3.2"};
 
 const TextMatch& find_match(int64_t width) {
     for (const TextMatch& match : kTextMatches) {
@@ -130,8 +130,23 @@ bool is_presentable(const std::string& name) {
            std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
 
+// Models of the same shapes with other weights, told by their names only.
+void note_relatives(FileInfo& info, TextFamily family) {
+    const bool qwen3 = family == TextFamily::qwen3;
+    const std::vector<const char*> words =
+        qwen3 ? std::vector{"2507", "thinking", "base", "vl", "embedding", "coder"}
+              : std::vector{"base", "devstral", "magistral", "nemo"};
+    for (const char* word : words) {
+        if (contains_word(info.path.filename().string(), word)) {
+            info.notes.push_back(
+                concat("its name says '", word, "': it runs, but FLUX.2 was trained with plain ",
+                       qwen3 ? "Qwen3" : "Mistral Small 3.2", ", whose features differ"));
+        }
+    }
+}
+
 void describe_text_encoder(FileInfo& info, const Checkpoint& checkpoint) {
-    const Qwen3Sizes sizes = read_qwen3_sizes(checkpoint);
+    const TextEncoderSizes sizes = read_text_encoder_sizes(checkpoint);
     const std::vector<int64_t> layers = read_text_config(checkpoint).layers;
     const bool rising =
         std::adjacent_find(layers.begin(), layers.end(), std::greater_equal<>()) == layers.end();
@@ -147,13 +162,7 @@ void describe_text_encoder(FileInfo& info, const Checkpoint& checkpoint) {
         info.notes.push_back("no tokenizer in it or beside it, so it cannot read prompts: " +
                              tokenizer_advice(checkpoint));
     }
-    for (const char* word : {"2507", "thinking", "base", "vl", "embedding", "coder"}) {
-        if (contains_word(checkpoint.source().path().filename().string(), word)) {
-            info.notes.push_back(concat("its name says '", word,
-                                        "': it runs, but FLUX.2 was trained with plain Qwen3, "
-                                        "whose features differ"));
-        }
-    }
+    note_relatives(info, sizes.family);
 }
 
 }  // namespace

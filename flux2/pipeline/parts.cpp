@@ -30,7 +30,7 @@ WeightOptions weight_options(const LoadOptions& options, Placement placement) {
     return weights;
 }
 
-Qwen3Facts qwen3_facts(const TextConfig& text) {
+TextEncoderFacts text_encoder_facts(const TextConfig& text) {
     return {.layers = text.layers,
             .rope_theta = static_cast<float>(text.rope_theta),
             .eps = static_cast<float>(text.eps)};
@@ -85,10 +85,10 @@ void Parts::load(Part part, const Make& make) {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Qwen3& Parts::text_encoder() {
+TextEncoder& Parts::text_encoder() {
     load(Part::text_encoder, [&](const Backend& backend, const WeightOptions& weights) {
-        text_encoder_ = std::make_unique<Qwen3>(backend, *model_.text_encoder,
-                                                qwen3_facts(model_.text), weights);
+        text_encoder_ = std::make_unique<TextEncoder>(backend, *model_.text_encoder,
+                                                      text_encoder_facts(model_.text), weights);
     });
     return *text_encoder_;
 }

@@ -6,7 +6,7 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "compute/backend.hpp"
-#include "models/qwen3.hpp"
+#include "models/text_encoder.hpp"
 #include "models/transformer.hpp"
 #include "models/vae.hpp"
 #include "pipeline/model.hpp"
@@ -34,7 +34,7 @@ enum class Placement {
 
 // How weights are to be held for a placement.
 WeightOptions weight_options(const LoadOptions& options, Placement placement);
-Qwen3Facts qwen3_facts(const TextConfig& text);
+TextEncoderFacts text_encoder_facts(const TextConfig& text);
 
 class Parts {
   public:
@@ -49,7 +49,7 @@ class Parts {
     Backend& backend(Part part);
 
     // Each loads its part if it is not there.
-    Qwen3& text_encoder();
+    TextEncoder& text_encoder();
     Transformer& transformer();
     Vae& vae();
 
@@ -91,7 +91,7 @@ class Parts {
     std::optional<Backend> cpu_;  // for parts that do not fit the device
     std::array<Placement, kParts> placement_ = {Placement::device, Placement::device,
                                                 Placement::device};
-    std::unique_ptr<Qwen3> text_encoder_;
+    std::unique_ptr<TextEncoder> text_encoder_;
     std::unique_ptr<Transformer> transformer_;
     std::unique_ptr<Vae> vae_;
     std::function<void(Part)> on_load_;

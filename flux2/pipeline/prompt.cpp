@@ -3,7 +3,9 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "store/inventory.hpp"
+#include "text/tekken.hpp"
 
+#include <span>
 #include <string>
 #include <utility>
 
@@ -17,6 +19,11 @@ constexpr size_t kMaxTokenizerBytes = 64 << 20;
 constexpr int64_t kControl = 3;
 constexpr int64_t kUserDefined = 4;
 
+// How the text encoder's own tokenizer splits.
+Split split_of(const Checkpoint& checkpoint) {
+    return text_family(checkpoint) == TextFamily::qwen3 ? Split::qwen : Split::tekken;
+}
+
 Vocabulary vocabulary_of_gguf(const Checkpoint& checkpoint) {
     const Metadata& keys = checkpoint.source().metadata();
     const auto* tokens = keys.get_strings("tokenizer.ggml.tokens");
@@ -27,15 +34,28 @@ Vocabulary vocabulary_of_gguf(const Checkpoint& checkpoint) {
           ": holds no tokenizer, so it cannot read prompts; ", tokenizer_advice(checkpoint));
     const std::string model = keys.get_string("tokenizer.ggml.model").value_or("");
     const std::string pre = keys.get_string("tokenizer.ggml.pre").value_or("");
-    check(model == "gpt2" && pre == "qwen2", ErrorKind::unsupported, checkpoint.file(),
-          ": its tokenizer is of kind ", model, "/", pre, ", Qwen3's is gpt2/qwen2");
-    Vocabulary vocabulary{*tokens, *merges, {}, checkpoint.file()};
+    const Split split = split_of(checkpoint);
+    const std::string expected = split == Split::qwen ? "qwen2" : "tekken";
+    check(model == "gpt2" && pre == expected, ErrorKind::unsupported, checkpoint.file(),
+          ": its tokenizer is of kind ", model, "/", pre, ", expected gpt2/", expected,
+          " as in the models that FLUX.2 was trained with; ", tokenizer_advice(checkpoint));
+    Vocabulary vocabulary{*tokens, *merges, {}, checkpoint.file(), split};
     for (size_t id = 0; id < types->size(); ++id) {
         if ((*types)[id] == kControl || (*types)[id] == kUserDefined) {
             vocabulary.special.push_back(static_cast<int32_t>(id));
         }
     }
     return vocabulary;
+}
+
+// The tekken.json that ComfyUI puts into Mistral's file as a tensor; empty when there is none.
+std::string_view tokenizer_inside(const Checkpoint& checkpoint) {
+    const ModelTensor* tensor = checkpoint.find("tekken_model");
+    if (tensor == nullptr || split_of(checkpoint) != Split::tekken) {
+        return {};
+    }
+    const std::span<const std::byte> bytes = tensor->pieces.front().bytes;
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 // Empty when there is none.
@@ -57,34 +77,45 @@ Tokenizer load_tokenizer(const Checkpoint& text_encoder) {
     if (text_encoder.source().format() == FileFormat::gguf) {
         return Tokenizer(vocabulary_of_gguf(text_encoder));
     }
+    if (const std::string_view inside = tokenizer_inside(text_encoder); !inside.empty()) {
+        return Tokenizer(read_tekken_json(inside, text_encoder.file() + " (tekken_model)"));
+    }
     const fs::path file = tokenizer_beside(text_encoder);
     check(!file.empty(), ErrorKind::bad_file, text_encoder.file(),
           ": has no tokenizer.json beside it, so it cannot read prompts; ",
           tokenizer_advice(text_encoder));
-    return Tokenizer(read_tokenizer_json(read_text_file(file, kMaxTokenizerBytes), file.string()));
+    Vocabulary vocabulary =
+        read_tokenizer_json(read_text_file(file, kMaxTokenizerBytes), file.string());
+    check(vocabulary.split == split_of(text_encoder), ErrorKind::bad_file, file.string(),
+          ": is not the tokenizer of ", text_encoder.file(), "; ", tokenizer_advice(text_encoder));
+    return Tokenizer(std::move(vocabulary));
 }
 
 bool has_tokenizer(const Checkpoint& text_encoder) {
     return text_encoder.source().format() == FileFormat::gguf
                ? text_encoder.source().metadata().contains("tokenizer.ggml.tokens")
-               : !tokenizer_beside(text_encoder).empty();
+               : !tokenizer_inside(text_encoder).empty() || !tokenizer_beside(text_encoder).empty();
 }
 
 std::string tokenizer_advice(const Checkpoint& text_encoder) {
-    const std::string model = read_qwen3_sizes(text_encoder).hidden > 2560 ? "8B" : "4B";
+    const TextEncoderSizes sizes = read_text_encoder_sizes(text_encoder);
+    const char* origin = sizes.family == TextFamily::mistral
+                             ? "black-forest-labs/FLUX.2-dev (folder tokenizer)"
+                         : sizes.hidden > 2560 ? "Qwen/Qwen3-8B"
+                                               : "Qwen/Qwen3-4B";
     if (text_encoder.source().format() == FileFormat::gguf) {
-        return concat("convert it again with --tokenizer tokenizer.json, that of Qwen/Qwen3-",
-                      model, " on Hugging Face");
+        return concat("convert it again with --tokenizer tokenizer.json, that of ", origin,
+                      " on Hugging Face");
     }
-    return concat("put tokenizer.json of Qwen/Qwen3-", model,
+    return concat("put tokenizer.json of ", origin,
                   " on Hugging Face into the same folder, or make a GGUF with flux2-convert "
                   "--tokenizer tokenizer.json");
 }
 
-PromptFeatures encode_prompt_features(const Tokenizer& tokenizer, Qwen3& qwen3,
+PromptFeatures encode_prompt_features(const Tokenizer& tokenizer, TextEncoder& encoder,
                                       std::string_view prompt, int64_t length) {
     EncodedPrompt encoded = encode_prompt(tokenizer, prompt, length);
-    HostTensor features = qwen3.encode(encoded.ids, encoded.n_real);
+    HostTensor features = encoder.encode(encoded.ids, encoded.n_real);
     return {std::move(features), std::move(encoded)};
 }
 

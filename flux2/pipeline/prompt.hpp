@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/host_tensor.hpp"
-#include "models/qwen3.hpp"
+#include "models/text_encoder.hpp"
 #include "store/checkpoint.hpp"
 #include "text/chat.hpp"
 #include "text/tokenizer.hpp"
@@ -13,8 +13,9 @@
 
 namespace flux2 {
 
-// The tokenizer inside a GGUF file; for a safetensors checkpoint the tokenizer.json beside it or in
-// ../tokenizer. Throws bad_file, with what to do, when there is none.
+// The tokenizer inside a GGUF file; for a safetensors checkpoint the one inside (ComfyUI's
+// Mistral), else the tokenizer.json beside it or in ../tokenizer. Throws bad_file, with what to do,
+// when there is none.
 Tokenizer load_tokenizer(const Checkpoint& text_encoder);
 
 // Whether there is one, and what to do when there is none.
@@ -26,7 +27,7 @@ struct PromptFeatures {
     HostTensor features;
     EncodedPrompt encoded;
 };
-PromptFeatures encode_prompt_features(const Tokenizer& tokenizer, Qwen3& qwen3,
+PromptFeatures encode_prompt_features(const Tokenizer& tokenizer, TextEncoder& encoder,
                                       std::string_view prompt, int64_t length);
 
 // Recorded features: a tensor [1, n, width] of a safetensors file -> [width, n]. Throws bad_file.

@@ -247,7 +247,8 @@ Job resolve(const Request& request, const Model& model) {
         job.text_length = check_features(request, model, job);
     }
     check(model.text_encoder.has_value() || !job.embeds_file.empty(), ErrorKind::bad_file,
-          "no text encoder: add --llm FILE (Qwen3-4B for klein 4B, Qwen3-8B for 9B)");
+          "no text encoder: add --llm FILE (Qwen3-4B for klein 4B, Qwen3-8B for 9B, Mistral Small "
+          "3.2 for dev)");
     return job;
 }
 

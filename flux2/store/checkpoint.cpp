@@ -1,6 +1,7 @@
 #include "store/checkpoint.hpp"
 
 #include "base/check.hpp"
+#include "store/model_config.hpp"
 #include "store/tensor_names.hpp"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ std::vector<RecognisedPart> recognise(const TensorSource& source) {
     check(!identity.parts.empty(), ErrorKind::bad_file, file,
           ": is no part of FLUX.2 that this program knows (", source.tensors().size(), " tensors",
           source.tensors().empty() ? "" : ", the first is " + source.tensors().front().name,
-          "); give a transformer, a Qwen3 text encoder or an autoencoder");
+          "); give a transformer, a text encoder (Qwen3 or Mistral Small) or an autoencoder");
     return std::move(identity.parts);
 }
 
@@ -51,6 +52,23 @@ std::vector<Piece> cut(const Piece& whole, bool swap_halves) {
     const size_t half_bytes = whole.bytes.size() / 2;
     return {{whole.type, half, whole.bytes.subspan(half_bytes), whole.scaled, half},
             {whole.type, half, whole.bytes.first(half_bytes), whole.scaled, 0}};
+}
+
+// The rows of every head in the order of llama.cpp, which turns neighbours by a token's position:
+// 0, half, 1, half + 1, ... where Hugging Face, which turns halves, has 0, 1, 2, ...
+std::vector<Piece> interleave_heads(const Piece& whole, int64_t row, int64_t head_dim) {
+    const size_t row_bytes = data_bytes(whole.type, row);
+    const int64_t n_rows = whole.n_elements / row;
+    std::vector<Piece> rows;
+    rows.reserve(static_cast<size_t>(n_rows));
+    for (int64_t i = 0; i < n_rows; ++i) {
+        const int64_t place = i % head_dim;
+        const int64_t from = i - place + place / 2 + place % 2 * (head_dim / 2);
+        rows.push_back({whole.type, row,
+                        whole.bytes.subspan(static_cast<size_t>(from) * row_bytes, row_bytes),
+                        whole.scaled, whole.first + from * row});
+    }
+    return rows;
 }
 
 }  // namespace
@@ -162,6 +180,26 @@ void Checkpoint::collect_tensors(const RecognisedPart& recognised) {
     for (const std::string& name : order) {
         index_.emplace(name, tensors_.size());
         tensors_.push_back(assemble(name, parts_of[name], schemes));
+    }
+    const bool mistral =
+        component_ == Component::text_encoder && find("blk.0.attn_q_norm.weight") == nullptr;
+    if (mistral && naming_ == Naming::hugging_face) {
+        interleave_queries_and_keys();
+    }
+}
+
+void Checkpoint::interleave_queries_and_keys() {
+    const int64_t head_dim = configured_head_dim(source_);
+    for (ModelTensor& tensor : tensors_) {
+        if (!tensor.name.ends_with(".attn_q.weight") && !tensor.name.ends_with(".attn_k.weight")) {
+            continue;
+        }
+        check(tensor.shape.n_dims == 2 && tensor.shape.elements() > 0 &&
+                  tensor.shape.ne[1] % head_dim == 0,
+              ErrorKind::bad_file, file(), ": tensor ", tensor.name, " has shape ",
+              to_string(tensor.shape), ", which does not divide into heads of ", head_dim,
+              "; the file is broken, or head_dim in its config.json is wrong");
+        tensor.pieces = interleave_heads(tensor.pieces.front(), tensor.shape.ne[0], head_dim);
     }
 }
 

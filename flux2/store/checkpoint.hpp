@@ -73,6 +73,7 @@ class Checkpoint {
     struct Parts;
     std::vector<const TensorInfo*> tensors_of(const RecognisedPart& part) const;
     void collect_tensors(const RecognisedPart& part);
+    void interleave_queries_and_keys();
     ModelTensor assemble(const std::string& name, const Parts& parts, const WeightSchemes& schemes);
 
     TensorSource source_;

@@ -1,6 +1,7 @@
 #include "store/inventory.hpp"
 
 #include "base/check.hpp"
+#include "store/model_config.hpp"
 
 #include <algorithm>
 #include <unordered_set>
@@ -119,7 +120,7 @@ std::vector<ExpectedTensor> inventory_of(const Checkpoint& checkpoint) {
         case Component::transformer:
             return inventory(read_transformer_sizes(checkpoint));
         case Component::text_encoder:
-            return inventory(read_qwen3_sizes(checkpoint));
+            return inventory(read_text_encoder_sizes(checkpoint));
         case Component::vae:
             return inventory(read_vae_sizes(checkpoint));
     }
@@ -144,13 +145,21 @@ TransformerSizes read_transformer_sizes(const Checkpoint& checkpoint) {
     return sizes;
 }
 
-Qwen3Sizes read_qwen3_sizes(const Checkpoint& checkpoint) {
-    Qwen3Sizes sizes;
+TextFamily text_family(const Checkpoint& text_encoder) {
+    return text_encoder.find("blk.0.attn_q_norm.weight") != nullptr ? TextFamily::qwen3
+                                                                    : TextFamily::mistral;
+}
+
+TextEncoderSizes read_text_encoder_sizes(const Checkpoint& checkpoint) {
+    TextEncoderSizes sizes;
+    sizes.family = text_family(checkpoint);
     sizes.hidden = width(checkpoint, "token_embd.weight");
     sizes.vocabulary = height(checkpoint, "token_embd.weight");
     sizes.ffn = height(checkpoint, "blk.0.ffn_up.weight");
-    // Never hidden / heads: Qwen3-4B's heads are wider than that.
-    sizes.head_dim = width(checkpoint, "blk.0.attn_q_norm.weight");
+    // Never hidden / heads: Qwen3-4B's heads are wider than that, Mistral's narrower.
+    sizes.head_dim = sizes.family == TextFamily::qwen3
+                         ? width(checkpoint, "blk.0.attn_q_norm.weight")
+                         : configured_head_dim(checkpoint.source());
     const int64_t q = height(checkpoint, "blk.0.attn_q.weight");
     const int64_t k = height(checkpoint, "blk.0.attn_k.weight");
     sizes.n_head = q / sizes.head_dim;
@@ -218,7 +227,7 @@ std::vector<ExpectedTensor> inventory(const TransformerSizes& sizes) {
     return list.take();
 }
 
-std::vector<ExpectedTensor> inventory(const Qwen3Sizes& sizes) {
+std::vector<ExpectedTensor> inventory(const TextEncoderSizes& sizes) {
     const int64_t hidden = sizes.hidden;
     const int64_t q = sizes.n_head * sizes.head_dim;
     const int64_t kv = sizes.n_head_kv * sizes.head_dim;
@@ -230,8 +239,10 @@ std::vector<ExpectedTensor> inventory(const Qwen3Sizes& sizes) {
         list.matrix(p + ".attn_q.weight", hidden, q);
         list.matrix(p + ".attn_k.weight", hidden, kv);
         list.matrix(p + ".attn_v.weight", hidden, kv);
-        list.vector(p + ".attn_q_norm.weight", sizes.head_dim);
-        list.vector(p + ".attn_k_norm.weight", sizes.head_dim);
+        if (sizes.family == TextFamily::qwen3) {
+            list.vector(p + ".attn_q_norm.weight", sizes.head_dim);
+            list.vector(p + ".attn_k_norm.weight", sizes.head_dim);
+        }
         list.matrix(p + ".attn_output.weight", q, hidden);
         list.vector(p + ".ffn_norm.weight", hidden);
         list.matrix(p + ".ffn_gate.weight", hidden, sizes.ffn);

@@ -22,7 +22,11 @@ struct TransformerSizes {
     bool guidance = false;  // takes the guidance value as an input (dev)
 };
 
-struct Qwen3Sizes {
+// The language models that FLUX.2 reads prompts with: klein's and dev's.
+enum class TextFamily { qwen3, mistral };
+
+struct TextEncoderSizes {
+    TextFamily family = TextFamily::qwen3;
     int64_t hidden = 0;
     int64_t ffn = 0;
     int64_t head_dim = 0;
@@ -40,9 +44,13 @@ struct VaeSizes {
     std::array<int64_t, kLevels> decoder_widths = {};
 };
 
+// Qwen3 normalises queries and keys, Mistral does not.
+TextFamily text_family(const Checkpoint& text_encoder);
+
 // Each throws bad_file, naming the tensor, when one is missing or has a shape that makes no sense.
 TransformerSizes read_transformer_sizes(const Checkpoint& checkpoint);
-Qwen3Sizes read_qwen3_sizes(const Checkpoint& checkpoint);
+// Mistral's head size is in no shape; it comes from the file's keys or its configuration.
+TextEncoderSizes read_text_encoder_sizes(const Checkpoint& checkpoint);
 VaeSizes read_vae_sizes(const Checkpoint& checkpoint);
 
 struct ExpectedTensor {
@@ -52,7 +60,7 @@ struct ExpectedTensor {
 };
 
 std::vector<ExpectedTensor> inventory(const TransformerSizes& sizes);
-std::vector<ExpectedTensor> inventory(const Qwen3Sizes& sizes);
+std::vector<ExpectedTensor> inventory(const TextEncoderSizes& sizes);
 std::vector<ExpectedTensor> inventory(const VaeSizes& sizes);
 
 // Reads the sizes of whatever the checkpoint is, checks every tensor against the inventory, and

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kUseTransformer =
     "use a FLUX.2 transformer, such as flux-2-klein-4b.safetensors";
 constexpr std::string_view kUseTextEncoder =
-    "klein 4B reads prompts with Qwen3-4B, klein 9B with Qwen3-8B";
+    "klein 4B reads prompts with Qwen3-4B, klein 9B with Qwen3-8B, dev with Mistral Small 3.2";
 constexpr std::string_view kUseVae =
     "FLUX.2 has its own autoencoder, ae.safetensors or flux2-vae.safetensors";
 
@@ -90,6 +90,33 @@ class Names {
     std::map<std::string_view, const TensorInfo*> names_;
 };
 
+// A language model under one of the spellings of its tensors.
+struct LanguageModel {
+    Naming naming;
+    const TensorInfo *embeddings, *q, *q_norm, *q_bias;
+};
+
+// Its q is null when there is none.
+LanguageModel find_language_model(const Names& names) {
+    for (const std::string start : {"model.", "model.language_model."}) {
+        const std::string q = start + "layers.0.self_attn.q_";
+        if (names.has(q + "proj.weight")) {
+            return {Naming::hugging_face, names.find(start + "embed_tokens.weight"),
+                    names.find(q + "proj.weight"), names.find(q + "norm.weight"),
+                    names.find(q + "proj.bias")};
+        }
+    }
+    return {Naming::llama_cpp, names.find("token_embd.weight"), names.find("blk.0.attn_q.weight"),
+            names.find("blk.0.attn_q_norm.weight"), names.find("blk.0.attn_q.bias")};
+}
+
+// Mistral Small has neither norms nor biases on its queries, as Llama, but its heads together are
+// narrower than a token: 4096 of 5120. Llama's are as wide.
+bool is_mistral(const LanguageModel& model) {
+    return model.q != nullptr && model.embeddings != nullptr && model.q_norm == nullptr &&
+           model.q_bias == nullptr && model.q->shape.ne[1] < model.embeddings->shape.ne[0];
+}
+
 std::optional<RecognisedPart> find_part(const Names& names) {
     if (names.has("double_stream_modulation_img.lin.weight")) {
         return RecognisedPart{Component::transformer, Naming::original, {}};
@@ -107,6 +134,9 @@ std::optional<RecognisedPart> find_part(const Names& names) {
     if (names.has("blk.0.attn_q_norm.weight")) {
         return RecognisedPart{Component::text_encoder, Naming::llama_cpp, {}};
     }
+    if (const LanguageModel model = find_language_model(names); is_mistral(model)) {
+        return RecognisedPart{Component::text_encoder, model.naming, {}};
+    }
     return std::nullopt;
 }
 
@@ -119,17 +149,6 @@ std::string name_vae(const TensorInfo& decoder_conv_in) {
                   " latent channels, no bn.running_mean); ", kUseVae);
 }
 
-std::string name_language_model(const TensorInfo* embeddings) {
-    constexpr int64_t kMistralSmallHidden = 5120;
-    if (embeddings != nullptr && embeddings->shape.ne[0] == kMistralSmallHidden) {
-        return concat(
-            "is Mistral Small, the text encoder of FLUX.2 dev, or a language model of its size, "
-            "which this version does not run; ",
-            kUseTextEncoder);
-    }
-    return concat("is a language model without query norms, so not Qwen3; ", kUseTextEncoder);
-}
-
 // What remains when nothing of FLUX.2 was found: kinds that show by what they lack.
 std::string name_remains(const Names& names) {
     if (const TensorInfo* conv_in = names.find("decoder.conv_in.weight")) {
@@ -139,14 +158,9 @@ std::string name_remains(const Names& names) {
         return "is a decoder without its encoder; use the whole autoencoder, ae.safetensors or "
                "full_encoder_small_decoder.safetensors";
     }
-    if (names.has("model.layers.0.self_attn.q_proj.weight")) {
-        return name_language_model(names.find("model.embed_tokens.weight"));
-    }
-    if (names.has("model.language_model.layers.0.self_attn.q_proj.weight")) {
-        return name_language_model(names.find("model.language_model.embed_tokens.weight"));
-    }
-    if (names.has("blk.0.attn_q.weight")) {
-        return name_language_model(names.find("token_embd.weight"));
+    if (find_language_model(names).q != nullptr) {
+        return concat("is a language model, but neither Qwen3 nor Mistral Small; ",
+                      kUseTextEncoder);
     }
     return {};
 }

@@ -1,4 +1,5 @@
-// Which part of FLUX.2 a file is, or what else it is, by the names of its tensors alone.
+// Which part of FLUX.2 a file is, or what else it is, by the names of its tensors; language models
+// by a shape too.
 #pragma once
 
 #include "store/tensor_source.hpp"

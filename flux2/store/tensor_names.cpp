@@ -1,5 +1,7 @@
 #include "store/tensor_names.hpp"
 
+#include "base/check.hpp"
+
 #include <array>
 #include <cctype>
 #include <optional>
@@ -74,7 +76,7 @@ constexpr std::array kTransformerRules = {
     Rule{"single_blocks.#.norm.key_norm.weight", "single_blocks.#.norm.key_norm.scale"},
 };
 
-// Hugging Face -> llama.cpp, without any permutation of rows (gguf-py's table for qwen3).
+// Hugging Face -> llama.cpp (gguf-py's tables for qwen3 and llama).
 constexpr std::array kTextEncoderRules = {
     Rule{"model.embed_tokens.weight", "token_embd.weight"},
     Rule{"model.norm.weight", "output_norm.weight"},
@@ -222,6 +224,11 @@ TensorPlace place_transformer_tensor(std::string_view name) {
 }
 
 TensorPlace place_text_encoder_tensor(std::string_view name) {
+    // Models that also see pictures: "model.language_model.layers..." -> "model.layers..."
+    constexpr std::string_view kInner = "model.language_model.";
+    if (name.starts_with(kInner)) {
+        return place(kTextEncoderRules, concat("model.", name.substr(kInner.size())));
+    }
     return place(kTextEncoderRules, name);
 }
 

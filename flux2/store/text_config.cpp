@@ -2,9 +2,11 @@
 
 #include "base/check.hpp"
 #include "store/json_file.hpp"
+#include "store/model_config.hpp"
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 namespace flux2 {
 namespace fs = std::filesystem;
@@ -27,35 +29,35 @@ std::optional<double> config_theta(const nlohmann::json& config, const fs::path&
 
 }  // namespace
 
-nlohmann::json read_model_config(const Checkpoint& checkpoint) {
-    const fs::path& path = checkpoint.source().path();
-    const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
-    for (const fs::path& file :
-         {folder / (path.stem().string() + ".config.json"), folder / "config.json"}) {
-        if (auto json = read_json_if_present(file)) {
-            return *json;
-        }
+TextConfig default_text_config(TextFamily family) {
+    if (family == TextFamily::qwen3) {
+        return {};
     }
-    return nlohmann::json::object();
+    return {.family = family,
+            .layers = {10, 20, 30},
+            .rope_theta = 1e9,
+            .eps = 1e-5,
+            .context_length = 131072};
 }
 
 TextConfig read_text_config(const Checkpoint& checkpoint) {
     const Metadata& keys = checkpoint.source().metadata();
-    const nlohmann::json config = read_model_config(checkpoint);
+    const nlohmann::json config = read_model_config(checkpoint.source());
+    const std::string architecture = architecture_of(checkpoint.source());
     const fs::path where = checkpoint.file() + " (its configuration)";
     const nlohmann::json own =
         get_json<nlohmann::json>(config, "flux2", where).value_or(nlohmann::json::object());
-    TextConfig text;
+    TextConfig text = default_text_config(text_family(checkpoint));
     text.layers = first_of(keys.get_ints("flux2.text_layers"),
                            get_json<std::vector<int64_t>>(own, "layers", where), text.layers);
     text.text_length = first_of(keys.get_int("flux2.text_length"),
                                 get_json<int64_t>(own, "text_length", where), text.text_length);
-    text.rope_theta = first_of(keys.get_float("qwen3.rope.freq_base"), config_theta(config, where),
-                               text.rope_theta);
-    text.eps = first_of(keys.get_float("qwen3.attention.layer_norm_rms_epsilon"),
+    text.rope_theta = first_of(keys.get_float(architecture + ".rope.freq_base"),
+                               config_theta(config, where), text.rope_theta);
+    text.eps = first_of(keys.get_float(architecture + ".attention.layer_norm_rms_epsilon"),
                         get_json<double>(config, "rms_norm_eps", where), text.eps);
     text.context_length =
-        first_of(keys.get_int("qwen3.context_length"),
+        first_of(keys.get_int(architecture + ".context_length"),
                  get_json<int64_t>(config, "max_position_embeddings", where), text.context_length);
     check(text.rope_theta > 1 && text.eps > 0 && text.eps < 1 && !text.layers.empty(),
           ErrorKind::bad_file, where.string(), ": RoPE theta ", text.rope_theta, " and eps ",

@@ -198,7 +198,12 @@ std::string display_name(Variant variant, const TransformerSizes& sizes) {
     fail(ErrorKind::internal, "unknown variant");
 }
 
-std::string display_name(const Qwen3Sizes& sizes) {
+std::string display_name(const TextEncoderSizes& sizes) {
+    if (sizes.family == TextFamily::mistral) {
+        const bool small = sizes.hidden == 5120 && sizes.ffn == 32768;
+        return small ? "Mistral Small 3 24B"
+                     : "Mistral, hidden size " + std::to_string(sizes.hidden);
+    }
     switch (sizes.hidden) {
         case 2560:
             return "Qwen3 4B";

@@ -43,7 +43,7 @@ SamplingDefaults sampling_defaults(const Checkpoint& checkpoint, Variant variant
 
 // "FLUX.2 klein base 4B"
 std::string display_name(Variant variant, const TransformerSizes& sizes);
-// "Qwen3 4B"
-std::string display_name(const Qwen3Sizes& sizes);
+// "Qwen3 4B", "Mistral Small 3 24B"
+std::string display_name(const TextEncoderSizes& sizes);
 
 }  // namespace flux2

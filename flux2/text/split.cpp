@@ -2,6 +2,8 @@
 
 #include "text/unicode.hpp"
 
+#include <array>
+
 namespace flux2 {
 namespace {
 
@@ -62,11 +64,60 @@ size_t digit(std::u32string_view text, size_t at) {
     return is_number(text[at]) ? at + 1 : at;
 }
 
-// ' ?[^\s\p{L}\p{N}]+[\r\n]*'
-size_t punctuation(std::u32string_view text, size_t at) {
+// ' ?[^\s\p{L}\p{N}]+' and what may follow
+size_t signs(std::u32string_view text, size_t at, bool (*may_follow)(char32_t)) {
     const size_t begin = text[at] == U' ' ? at + 1 : at;
     const size_t end = run_end(text, begin, is_other);
-    return end > begin ? run_end(text, end, is_newline) : at;
+    return end > begin ? run_end(text, end, may_follow) : at;
+}
+
+// ' ?[^\s\p{L}\p{N}]+[\r\n]*'
+size_t punctuation(std::u32string_view text, size_t at) {
+    return signs(text, at, is_newline);
+}
+
+// ' ?[^\s\p{L}\p{N}]+[\r\n/]*'
+size_t tekken_punctuation(std::u32string_view text, size_t at) {
+    return signs(text, at, [](char32_t c) { return is_newline(c) || c == U'/'; });
+}
+
+// [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+, or `begin` for none.
+size_t lower_word(std::u32string_view text, size_t begin) {
+    const size_t upper = run_end(text, begin, is_upper_part);
+    const size_t end = run_end(text, upper, is_lower_part);
+    if (end > upper) {
+        return end;
+    }
+    // The first run gives back what the second can do with: the last character of both classes.
+    for (size_t i = upper; i > begin; --i) {
+        if (is_lower_part(text[i - 1])) {
+            return i;
+        }
+    }
+    return begin;
+}
+
+// [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*, or `begin` for none.
+size_t upper_word(std::u32string_view text, size_t begin) {
+    const size_t upper = run_end(text, begin, is_upper_part);
+    return upper > begin ? run_end(text, upper, is_lower_part) : begin;
+}
+
+// [^\r\n\p{L}\p{N}]? before one of the two. A mark may be either, so both ways are tried.
+size_t after_sign(std::u32string_view text, size_t at,
+                  size_t (*rest)(std::u32string_view, size_t)) {
+    const char32_t c = text[at];
+    const bool prefix = !is_newline(c) && !is_letter(c) && !is_number(c);
+    const size_t end = prefix ? rest(text, at + 1) : at + 1;
+    return end > at + 1 ? end : rest(text, at);
+}
+
+size_t tekken_lower_word(std::u32string_view text, size_t at) {
+    return after_sign(text, at, lower_word);
+}
+
+size_t tekken_upper_word(std::u32string_view text, size_t at) {
+    return after_sign(text, at, upper_word);
 }
 
 // \s*[\r\n]+|\s+(?!\S)|\s+
@@ -85,8 +136,11 @@ size_t space(std::u32string_view text, size_t at) {
 
 }  // namespace
 
-std::u32string_view next_piece(std::u32string_view text, size_t begin) {
-    for (const auto alternative : {contraction, word, digit, punctuation, space}) {
+std::u32string_view next_piece(Split split, std::u32string_view text, size_t begin) {
+    static constexpr std::array kQwen = {contraction, word, digit, punctuation, space};
+    static constexpr std::array kTekken = {tekken_lower_word, tekken_upper_word, digit,
+                                           tekken_punctuation, space};
+    for (const auto alternative : split == Split::qwen ? kQwen : kTekken) {
         const size_t end = alternative(text, begin);
         if (end > begin) {
             return text.substr(begin, end - begin);

@@ -1,7 +1,6 @@
 #include "text/tokenizer.hpp"
 
 #include "base/check.hpp"
-#include "text/split.hpp"
 #include "text/unicode.hpp"
 
 #include <limits>
@@ -12,21 +11,8 @@
 namespace flux2 {
 namespace {
 
-// GPT-2's alphabet: printable Latin-1 bytes stand for themselves, the other 68, in order, for
-// U+0100 and up.
-std::array<char32_t, 256> make_byte_alphabet() {
-    std::array<char32_t, 256> alphabet{};
-    char32_t next = 0x100;
-    for (char32_t byte = 0; byte < 256; ++byte) {
-        const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) ||
-                               (byte >= 174 && byte <= 255);
-        alphabet[byte] = printable ? byte : next++;
-    }
-    return alphabet;
-}
-
 std::unordered_map<char32_t, char> make_byte_of_symbol() {
-    const auto alphabet = make_byte_alphabet();
+    const auto alphabet = byte_alphabet();
     std::unordered_map<char32_t, char> bytes;
     for (size_t byte = 0; byte < alphabet.size(); ++byte) {
         bytes[alphabet[byte]] = static_cast<char>(byte);
@@ -81,7 +67,7 @@ Tokenizer::Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary))
               " is outside the vocabulary of ", n_tokens, " tokens");
         add_special(id);
     }
-    const auto alphabet = make_byte_alphabet();
+    const auto alphabet = byte_alphabet();
     for (size_t byte = 0; byte < alphabet.size(); ++byte) {
         const auto id = find(to_utf8({&alphabet[byte], 1}));
         check(id.has_value(), ErrorKind::bad_file, file, ": has no token for byte ", byte,
@@ -170,10 +156,17 @@ Tokenizer::SpecialMatch Tokenizer::special_at(std::string_view text, size_t at) 
 }
 
 void Tokenizer::encode_stretch(std::string_view text, std::vector<int32_t>& ids) const {
-    const std::u32string points = nfc(from_utf8(text));
+    const bool qwen = split() == Split::qwen;
+    const std::u32string points = qwen ? nfc(from_utf8(text)) : from_utf8(text);
     for (size_t at = 0; at < points.size();) {
-        const std::u32string_view piece = next_piece(points, at);
-        merge_piece(to_utf8(piece), ids);
+        const std::u32string_view piece = next_piece(split(), points, at);
+        const std::string bytes = to_utf8(piece);
+        const auto whole = qwen ? std::nullopt : find(in_byte_alphabet(bytes));
+        if (whole) {
+            ids.push_back(*whole);
+        } else {
+            merge_piece(bytes, ids);
+        }
         at += piece.size();
     }
 }

@@ -1,4 +1,4 @@
-// Byte-level BPE as Qwen2 and Qwen3 use it: prompt text to token ids and back. Gives the ids of
+// Byte-level BPE as Qwen3 and Mistral use it: prompt text to token ids and back. Gives the ids of
 // Hugging Face's tokenizers, normalisation included.
 #pragma once
 
@@ -24,7 +24,8 @@ class Tokenizer {
     explicit Tokenizer(Vocabulary vocabulary);
 
     // Special tokens are found in the text as it stands, the longest first; what lies between them
-    // is brought to NFC, split and merged. Adds no tokens. Bytes that are not UTF-8 count as
+    // is brought to NFC (not with Tekken), split and merged; Tekken takes a piece that is a token
+    // as it is, without looking at merges. Adds no tokens. Bytes that are not UTF-8 count as
     // U+FFFD. Time grows as n log n, whatever the text.
     std::vector<int32_t> encode(std::string_view text) const;
 
@@ -35,8 +36,10 @@ class Tokenizer {
     std::optional<int32_t> find(std::string_view token) const;
     // Throws bad_file when there is no such token.
     int32_t id_of(std::string_view token) const;
-    // FLUX.2 pads with <|endoftext|>, whatever padding token a file names.
-    int32_t pad_id() const { return id_of("<|endoftext|>"); }
+    // klein pads with <|endoftext|>, dev with <pad>, whatever padding token a file names.
+    int32_t pad_id() const { return id_of(split() == Split::qwen ? "<|endoftext|>" : "<pad>"); }
+
+    Split split() const { return vocabulary_.split; }
 
   private:
     struct Merge {

@@ -150,6 +150,18 @@ bool is_number(char32_t c) {
     return found >= UTF8PROC_CATEGORY_ND && found <= UTF8PROC_CATEGORY_NO;
 }
 
+bool is_upper_part(char32_t c) {
+    const auto found = category(c);
+    return found >= UTF8PROC_CATEGORY_LU && found <= UTF8PROC_CATEGORY_ME &&
+           found != UTF8PROC_CATEGORY_LL;
+}
+
+bool is_lower_part(char32_t c) {
+    const auto found = category(c);
+    return found == UTF8PROC_CATEGORY_LL ||
+           (found >= UTF8PROC_CATEGORY_LM && found <= UTF8PROC_CATEGORY_ME);
+}
+
 // The property is a list of its own; Unicode has not changed it since version 6.3.
 bool is_space(char32_t c) {
     return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||

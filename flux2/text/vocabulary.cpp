@@ -1,7 +1,7 @@
 #include "text/vocabulary.hpp"
 
 #include "base/check.hpp"
-#include "text/split.hpp"
+#include "text/unicode.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -30,29 +30,56 @@ std::string merge_text(const json& merge) {
                : merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>();
 }
 
-bool has_qwen_split(const json& pre_tokenizer) {
+bool has_split(const json& pre_tokenizer, std::string_view pattern) {
     const json steps = pre_tokenizer.value("pretokenizers", json::array({pre_tokenizer}));
-    return std::any_of(steps.begin(), steps.end(), [](const json& step) {
-        return step.value("pattern", json::object()).value("Regex", "") == kQwenSplit;
+    return std::any_of(steps.begin(), steps.end(), [&](const json& step) {
+        return step.value("pattern", json::object()).value("Regex", "") == pattern;
     });
 }
 
-void check_kind(const json& root, const std::string& file) {
+Split read_split(const json& root, const std::string& file) {
     const auto type = root.at("model").value("type", "BPE");
     check(type == "BPE", ErrorKind::unsupported, file, ": is a tokenizer of type ", type,
-          ", expected BPE as in Qwen3");
-    check(has_qwen_split(root.value("pre_tokenizer", json::object())), ErrorKind::unsupported, file,
-          ": does not split text as Qwen3 does; use the tokenizer.json of the text encoder");
+          ", expected BPE as in Qwen3 and Mistral");
+    const json pre_tokenizer = root.value("pre_tokenizer", json::object());
+    if (has_split(pre_tokenizer, kTekkenSplit)) {
+        return Split::tekken;
+    }
+    check(has_split(pre_tokenizer, kQwenSplit), ErrorKind::unsupported, file,
+          ": does not split text as Qwen3 or Mistral does; use the tokenizer.json of the text "
+          "encoder");
+    return Split::qwen;
 }
 
 }  // namespace
+
+// Printable Latin-1 bytes stand for themselves, the other 68, in order, for U+0100 and up.
+std::array<char32_t, 256> byte_alphabet() {
+    std::array<char32_t, 256> alphabet{};
+    char32_t next = 0x100;
+    for (char32_t byte = 0; byte < 256; ++byte) {
+        const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) ||
+                               (byte >= 174 && byte <= 255);
+        alphabet[byte] = printable ? byte : next++;
+    }
+    return alphabet;
+}
+
+std::string in_byte_alphabet(std::string_view bytes) {
+    static const std::array<char32_t, 256> alphabet = byte_alphabet();
+    std::u32string symbols;
+    for (const char byte : bytes) {
+        symbols.push_back(alphabet[static_cast<uint8_t>(byte)]);
+    }
+    return to_utf8(symbols);
+}
 
 Vocabulary read_tokenizer_json(std::string_view json_text, const std::string& file) {
     Vocabulary vocabulary;
     vocabulary.file = file;
     try {
         const json root = json::parse(json_text);
-        check_kind(root, file);
+        vocabulary.split = read_split(root, file);
         for (const auto& [token, id] : root.at("model").at("vocab").items()) {
             put(vocabulary, token, id);
         }

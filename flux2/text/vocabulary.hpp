@@ -1,6 +1,9 @@
 // What a byte-level BPE tokenizer knows, as plain data, and how tokenizer.json spells it.
 #pragma once
 
+#include "text/split.hpp"
+
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,10 +17,17 @@ struct Vocabulary {
     std::vector<std::string> merges;  // "left right", best first
     std::vector<int32_t> special;     // ids of the tokens that stand for themselves in a text
     std::string file;                 // named in errors
+    Split split = Split::qwen;
 };
 
+// GPT-2's alphabet: the character that stands for each byte.
+std::array<char32_t, 256> byte_alphabet();
+// Bytes as a vocabulary spells them.
+std::string in_byte_alphabet(std::string_view bytes);
+
 // From the text of a Hugging Face tokenizer.json; every added token is special. Throws bad_file
-// when it is broken and unsupported when it is not a BPE tokenizer that splits text as Qwen does.
+// when it is broken and unsupported when it is not a BPE tokenizer that splits text as Qwen or
+// Mistral does.
 Vocabulary read_tokenizer_json(std::string_view json_text, const std::string& file);
 
 }  // namespace flux2

@@ -1,4 +1,4 @@
-#include "models/qwen3.hpp"
+#include "models/text_encoder.hpp"
 
 #include "base/check.hpp"
 #include "compute/ops.hpp"
@@ -13,29 +13,33 @@ namespace flux2 {
 namespace {
 
 struct LayerWeights {
-    ggml_tensor *attn_norm, *q, *k, *v, *q_norm, *k_norm, *output;
+    ggml_tensor *attn_norm, *q, *k, *v, *output;
+    ggml_tensor *q_norm, *k_norm;  // null in Mistral
     ggml_tensor *ffn_norm, *gate, *up, *down;
 };
 
 }  // namespace
 
-struct Qwen3Network {
+struct TextEncoderNetwork {
     ggml_tensor* token_embd;
     std::vector<LayerWeights> layers;
 };
 
 namespace {
 
-LayerWeights load_layer(Weights& w, const Qwen3Sizes& s, const std::string& p) {
+LayerWeights load_layer(Weights& w, const TextEncoderSizes& s, const std::string& p) {
     const int64_t q = s.n_head * s.head_dim;
     const int64_t kv = s.n_head_kv * s.head_dim;
+    const auto head_norm = [&](const char* name) {
+        return s.family == TextFamily::qwen3 ? w.vector(p + name, s.head_dim) : nullptr;
+    };
     return {.attn_norm = w.vector(p + ".attn_norm.weight", s.hidden),
             .q = w.matrix(p + ".attn_q.weight", {s.hidden, q}),
             .k = w.matrix(p + ".attn_k.weight", {s.hidden, kv}),
             .v = w.matrix(p + ".attn_v.weight", {s.hidden, kv}),
-            .q_norm = w.vector(p + ".attn_q_norm.weight", s.head_dim),
-            .k_norm = w.vector(p + ".attn_k_norm.weight", s.head_dim),
             .output = w.matrix(p + ".attn_output.weight", {q, s.hidden}),
+            .q_norm = head_norm(".attn_q_norm.weight"),
+            .k_norm = head_norm(".attn_k_norm.weight"),
             .ffn_norm = w.vector(p + ".ffn_norm.weight", s.hidden),
             .gate = w.matrix(p + ".ffn_gate.weight", {s.hidden, s.ffn}),
             .up = w.matrix(p + ".ffn_up.weight", {s.hidden, s.ffn}),
@@ -44,10 +48,11 @@ LayerWeights load_layer(Weights& w, const Qwen3Sizes& s, const std::string& p) {
 
 // What every layer needs to know beside its weights.
 struct LayerContext {
-    const Qwen3Sizes& sizes;
-    const Qwen3Facts& facts;
+    const TextEncoderSizes& sizes;
+    const TextEncoderFacts& facts;
     Rope rope;
-    ggml_tensor* mask;  // [n, n]
+    ggml_tensor* mask;      // [n, n]
+    ggml_tensor* attended;  // [1, n]: 0 where a token sees nothing, else 1; null: all see something
 };
 
 // Products stay F32: rounding them as well would double the error of 27 layers.
@@ -66,7 +71,8 @@ ggml_tensor* self_attention(Graph& g, const LayerWeights& w, ggml_tensor* x,
                                .k = join_heads(g, std::span(&k, 1), &c.rope, c.facts.eps),
                                .v = join_heads(g, std::span(&v, 1), nullptr),
                                .mask = c.mask};
-    return linear(g, w.output, attention(g, in));
+    ggml_tensor* y = linear(g, w.output, attention(g, in));
+    return c.attended == nullptr ? y : ggml_mul(g, y, c.attended);
 }
 
 ggml_tensor* layer(Graph& g, const LayerWeights& w, ggml_tensor* x, const LayerContext& c) {
@@ -77,36 +83,65 @@ ggml_tensor* layer(Graph& g, const LayerWeights& w, ggml_tensor* x, const LayerC
     return add(g, x, linear(g, w.down, h));
 }
 
-// Row i may look at column j when j <= i and j is no padding; padding rows look at real tokens.
-std::vector<float> padding_mask(int64_t n, int64_t n_real) {
+// Which of n tokens are no padding.
+struct RealTokens {
+    int64_t begin, end;
+};
+
+RealTokens real_tokens(TextFamily family, int64_t n, int64_t n_real) {
+    return family == TextFamily::mistral ? RealTokens{n - n_real, n} : RealTokens{0, n_real};
+}
+
+// Row i may look at column j when j <= i and j is no padding; padding on the right looks at real
+// tokens. Padding on the left has nothing to look at: it looks at itself, since softmax must have
+// something, and what it finds is taken away by attended_rows.
+std::vector<float> padding_mask(int64_t n, const RealTokens& real) {
     std::vector<float> mask(static_cast<size_t>(n * n), -std::numeric_limits<float>::infinity());
     for (int64_t i = 0; i < n; ++i) {
         const auto row = mask.begin() + i * n;
-        std::fill(row, row + std::min(i + 1, n_real), 0.0f);
+        const int64_t end = std::min(i + 1, real.end);
+        std::fill(row + std::min(real.begin, i), row + end, 0.0f);
     }
     return mask;
 }
 
+std::vector<float> attended_rows(int64_t n, const RealTokens& real) {
+    std::vector<float> rows(static_cast<size_t>(n), 1.0f);
+    std::fill(rows.begin(), rows.begin() + real.begin, 0.0f);
+    return rows;
+}
+
 }  // namespace
 
-struct Qwen3::Plan {
+struct TextEncoder::Plan {
     Plan(const Backend& backend, size_t max_nodes, const Form& form, bool taps)
         : graph(backend, max_nodes, form, taps), keep_taps(taps) {}
+
+    void add_inputs(TextFamily family, int64_t n_tokens) {
+        n = n_tokens;
+        ids = graph.input_i32("ids", {n});
+        pos = graph.input_i32("pos", {n});
+        mask = graph.input_f32("mask", {n, n});
+        if (family == TextFamily::mistral) {
+            attended = graph.input_f32("attended", {1, n});
+        }
+    }
 
     Graph graph;
     bool keep_taps;
     int64_t n = 0;
     ggml_tensor *ids = nullptr, *pos = nullptr, *mask = nullptr;
+    ggml_tensor* attended = nullptr;  // only with padding on the left
     ggml_tensor* features = nullptr;
 };
 
-Qwen3::Qwen3(const Backend& backend, const Checkpoint& checkpoint, const Qwen3Facts& facts,
-             const WeightOptions& options)
+TextEncoder::TextEncoder(const Backend& backend, const Checkpoint& checkpoint,
+                         const TextEncoderFacts& facts, const WeightOptions& options)
     : backend_(backend),
-      sizes_(read_qwen3_sizes(checkpoint)),
+      sizes_(read_text_encoder_sizes(checkpoint)),
       facts_(facts),
       weights_(backend, checkpoint, options),
-      network_(std::make_unique<Qwen3Network>()) {
+      network_(std::make_unique<TextEncoderNetwork>()) {
     const bool rising = std::is_sorted(facts.layers.begin(), facts.layers.end());
     check(!facts.layers.empty() && rising && facts.layers.front() >= 1 &&
               facts.layers.back() <= sizes_.n_layers,
@@ -122,33 +157,31 @@ Qwen3::Qwen3(const Backend& backend, const Checkpoint& checkpoint, const Qwen3Fa
     weights_.load();
 }
 
-Qwen3::~Qwen3() = default;
+TextEncoder::~TextEncoder() = default;
 
-Qwen3::Plan& Qwen3::plan_for(int64_t n, bool keep_taps) {
+TextEncoder::Plan& TextEncoder::plan_for(int64_t n, bool keep_taps) {
     if (plan_ && plan_->n == n && plan_->keep_taps == keep_taps) {
         return *plan_;
     }
     plan_.reset();
     auto plan =
         std::make_unique<Plan>(backend_, 64 * (network_->layers.size() + 2), form_, keep_taps);
-    plan->n = n;
     Graph& g = plan->graph;
     if (weights_.streams()) {
         g.set_before_block([this](size_t i) { weights_.enter_block(i); });
     }
-    plan->ids = g.input_i32("ids", {n});
-    plan->pos = g.input_i32("pos", {n});
-    plan->mask = g.input_f32("mask", {n, n});
-    const Rope rope = rope_of_text(g, plan->pos, sizes_.head_dim, facts_.rope_theta);
-    const LayerContext context{sizes_, facts_, rope, plan->mask};
+    plan->add_inputs(sizes_.family, n);
+    // Checkpoints have the rows of Mistral's queries and keys as llama.cpp does.
+    const bool halves = sizes_.family == TextFamily::qwen3;
+    const Rope rope = rope_of_text(g, plan->pos, sizes_.head_dim, facts_.rope_theta, halves);
+    const LayerContext context{sizes_, facts_, rope, plan->mask, plan->attended};
 
     ggml_tensor* x = g.tap("hidden_0", ggml_get_rows(g, network_->token_embd, plan->ids));
     for (size_t i = 0; i < network_->layers.size(); ++i) {
         x = g.tap("hidden_" + std::to_string(i + 1), layer(g, network_->layers[i], x, context));
         const auto number = static_cast<int64_t>(i + 1);
         if (std::find(facts_.layers.begin(), facts_.layers.end(), number) != facts_.layers.end()) {
-            // Features of a token lie side by side: [hidden of the first layer, of the second,
-            // ...].
+            // Features of a token lie side by side: [hidden of the first layer, of the second].
             plan->features = plan->features == nullptr ? x : ggml_concat(g, plan->features, x, 0);
         }
         g.end_block({x});
@@ -158,7 +191,7 @@ Qwen3::Plan& Qwen3::plan_for(int64_t n, bool keep_taps) {
     return *plan_;
 }
 
-HostTensor Qwen3::encode(std::span<const int32_t> ids, int64_t n_real, Taps* taps) {
+HostTensor TextEncoder::encode(std::span<const int32_t> ids, int64_t n_real, Taps* taps) {
     const auto n = static_cast<int64_t>(ids.size());
     check(n > 0 && n_real > 0 && n_real <= n, ErrorKind::internal, n_real, " of ", n,
           " tokens are said to be real");
@@ -174,7 +207,11 @@ HostTensor Qwen3::encode(std::span<const int32_t> ids, int64_t n_real, Taps* tap
     }
     plan.graph.set(plan.ids, ids);
     plan.graph.set(plan.pos, positions);
-    plan.graph.set(plan.mask, padding_mask(n, n_real));
+    const RealTokens real = real_tokens(sizes_.family, n, n_real);
+    plan.graph.set(plan.mask, padding_mask(n, real));
+    if (plan.attended != nullptr) {
+        plan.graph.set(plan.attended, attended_rows(n, real));
+    }
     plan.graph.compute();
     if (taps != nullptr) {
         *taps = plan.graph.read_taps();
@@ -182,15 +219,15 @@ HostTensor Qwen3::encode(std::span<const int32_t> ids, int64_t n_real, Taps* tap
     return plan.graph.read(plan.features);
 }
 
-const Graph* Qwen3::graph() const {
+const Graph* TextEncoder::graph() const {
     return plan_ ? &plan_->graph : nullptr;
 }
 
-MemoryUse Qwen3::compute_memory() const {
+MemoryUse TextEncoder::compute_memory() const {
     return plan_ ? plan_->graph.memory() : MemoryUse{};
 }
 
-void Qwen3::reserve(int64_t n) {
+void TextEncoder::reserve(int64_t n) {
     plan_for(n, /*keep_taps=*/false);
 }
 
