@@ -1,11 +1,15 @@
 #include "convert.hpp"
 
 #include "base/check.hpp"
+#include "base/parallel.hpp"
+#include "output_error.hpp"
 #include "store/inventory.hpp"
 #include "store/sha256.hpp"
+#include "type_search.hpp"
 
 #include <algorithm>
 #include <future>
+#include <iomanip>
 #include <map>
 #include <utility>
 
@@ -88,23 +92,122 @@ struct Fallbacks {
     }
 };
 
+// Errors of every candidate of the tensors with these numbers.
+std::vector<MeasuredMatrix> measure(const Plan& plan, const std::vector<size_t>& open,
+                                    const ConvertOptions& options) {
+    std::vector<MeasuredMatrix> matrices(open.size());
+    parallel_for(open.size(), options.n_threads, [&](size_t i, size_t) {
+        if (options.cancel != nullptr && *options.cancel) {
+            fail(ErrorKind::cancelled, "cancelled; nothing was written");
+        }
+        const PlannedTensor& tensor = plan.tensors[open[i]];
+        const Shape& shape = tensor.target.shape;
+        const std::vector<float> rows = sample_rows(*tensor.source);
+        check_range(tensor, rows, plan.checkpoint->file());
+        const std::vector<float> inputs = typical_inputs(tensor.target.name, shape);
+        matrices[i].name = tensor.target.name;
+        for (const TensorType type : candidate_types(shape.ne[0])) {
+            const GgufLayout alone = lay_out_gguf({}, {{tensor.target.name, type, shape}});
+            matrices[i].candidates.push_back({type, alone.file_bytes - alone.header.size(),
+                                              output_error(type, rows, shape.ne[0], inputs)});
+        }
+    });
+    return matrices;
+}
+
+// "14 Q4_K, 6 Q5_K, output error 0.21"
+std::string describe(const std::map<TensorType, int>& counts, double error) {
+    std::string text = "types by measured error: ";
+    for (const auto& [type, n] : counts) {
+        text += concat(n, " ", type_name(type), ", ");
+    }
+    return concat(text, "output error ", std::setprecision(3), error);
+}
+
+// Enters the selected types into the plan and its metadata.
+void apply(Plan& plan, const std::vector<size_t>& open, const std::vector<MeasuredMatrix>& matrices,
+           const Selection& selection) {
+    std::map<TensorType, int> counts;
+    std::map<TensorType, int64_t> elements;
+    for (size_t i = 0; i < open.size(); ++i) {
+        PlannedTensor& tensor = plan.tensors[open[i]];
+        const Candidate& chosen = matrices[i].candidates[selection[i]];
+        tensor.target.type = chosen.type;
+        tensor.error = chosen.error;
+        ++counts[chosen.type];
+        elements[chosen.type] += tensor.target.shape.elements();
+    }
+    const auto most = std::max_element(elements.begin(), elements.end(),
+                                       [](auto& a, auto& b) { return a.second < b.second; });
+    const double error = total_error(matrices, selection);
+    plan.metadata.set("general.file_type", plain_file_type(most->first).number);
+    plan.metadata.set(kQuantizationErrorKey, static_cast<float>(error));
+    plan.type_summary = describe(counts, error);
+}
+
+// Room for the matrices in a file of the wanted size. Throws bad_argument when they do not fit.
+uint64_t room_for(const Plan& plan, const std::vector<size_t>& open,
+                  const std::vector<MeasuredMatrix>& matrices, uint64_t target_bytes) {
+    std::vector<GgufTensor> smallest = plan.targets();
+    for (size_t i = 0; i < open.size(); ++i) {
+        smallest[open[i]].type = matrices[i].candidates.front().type;
+    }
+    const uint64_t least = lay_out_gguf(plan.metadata, smallest).file_bytes;
+    check(target_bytes >= least, ErrorKind::bad_argument, plan.checkpoint->file(),
+          ": cannot be made as small as ", target_bytes,
+          " bytes; with the smallest types it takes ", least, ". Give --target-size ", least,
+          " or more");
+    return target_bytes - least + least_bytes(matrices);
+}
+
+void choose_by_error(Plan& plan, const std::vector<size_t>& open, const ConvertOptions& options) {
+    const TypeRequest& types = options.types;
+    if (open.empty()) {
+        if (types.target_bytes) {
+            room_for(plan, open, {}, *types.target_bytes);
+        }
+        plan.warnings.push_back(concat(plan.checkpoint->file(),
+                                       ": has no matrices that can be stored in blocks, so its "
+                                       "types do not depend on errors"));
+        return;
+    }
+    const std::vector<MeasuredMatrix> matrices = measure(plan, open, options);
+    // Set before sizes are counted.
+    plan.metadata.set(kQuantizationMethodKey,
+                      std::string(types.target_bytes ? "target-size" : "max-error"));
+    plan.metadata.set(kQuantizationErrorKey, 0.0f);
+    apply(plan, open, matrices,
+          types.target_bytes
+              ? search_by_size(matrices, room_for(plan, open, matrices, *types.target_bytes))
+              : search_by_error(matrices, *types.max_error));
+}
+
 void add_tensors(Plan& plan, const std::vector<ExpectedTensor>& expected,
                  const TextEncoderSizes& sizes, bool tied_embeddings,
                  const ConvertOptions& options) {
     const Checkpoint& checkpoint = *plan.checkpoint;
     Fallbacks fallbacks;
+    std::vector<size_t> open;
     for (const ExpectedTensor& tensor : expected) {
         const ModelTensor& source = checkpoint.get(tensor.name);
         require_readable(checkpoint, source);
         const TypeChoice choice = choose_type(options.types, checkpoint.component(), tensor,
                                               source.type(), sizes, tied_embeddings);
-        check_requantize(checkpoint, source, choice.type, options.allow_requantize);
         if (choice.wanted) {
             fallbacks.add(tensor, choice);
+        }
+        if (choice.open && !candidate_types(tensor.shape.ne[0]).empty()) {
+            open.push_back(plan.tensors.size());
         }
         plan.tensors.push_back({&source, {tensor.name, choice.type, tensor.shape}});
     }
     fallbacks.report(plan.warnings);
+    if (options.types.by_error()) {
+        choose_by_error(plan, open, options);
+    }
+    for (const PlannedTensor& tensor : plan.tensors) {
+        check_requantize(checkpoint, *tensor.source, tensor.target.type, options.allow_requantize);
+    }
 }
 
 void plan_transformer(Plan& plan, const ConvertOptions& options) {

@@ -24,6 +24,7 @@ struct ConvertOptions {
     TextEncoderOptions text_encoder;
     bool allow_requantize = false;
     int n_threads = 1;
+    const std::atomic<bool>* cancel = nullptr;  // stops the measuring of errors; may be null
 };
 
 // All that will be written, decided before anything is.
@@ -32,7 +33,8 @@ struct Plan {
     std::filesystem::path output;
     Metadata metadata;
     std::vector<PlannedTensor> tensors;
-    std::string summary;  // what the input is, in one line
+    std::string summary;       // what the input is, in one line
+    std::string type_summary;  // which types were chosen by error; empty when none were
     std::vector<std::string> warnings;
 
     // What the parts must agree on.
@@ -43,7 +45,8 @@ struct Plan {
     uint64_t output_bytes() const;
 };
 
-// Throws bad_file for a checkpoint that is incomplete, bad_argument for options that cannot work.
+// Throws bad_file for a checkpoint that is incomplete, bad_argument for options that cannot work, a
+// target size that is too small among them.
 Plan make_plan(const Checkpoint& checkpoint, const std::filesystem::path& output,
                const ConvertOptions& options);
 

@@ -43,6 +43,14 @@ cxxopts::Options describe_options() {
          cxxopts::value<std::string>()->default_value("Q8_0"))  //
         ("tensor-type", "REGEX=TYPE: another type for tensors whose name matches (repeatable)",
          cxxopts::value<std::vector<std::string>>())  //
+        ("target-size",
+         "instead of --type: the types for the least error in a file of at most this size, such as "
+         "3G",
+         cxxopts::value<std::string>())  //
+        ("max-error",
+         "instead of --type: for each matrix the smallest type whose output is off by at most this "
+         "share, such as 0.05",
+         cxxopts::value<double>())  //
         ("variant", "klein, base, kv or dev, where the file does not tell",
          cxxopts::value<std::string>())                                                          //
         ("default-steps", "transformer: steps when the user names none", cxxopts::value<int>())  //
@@ -111,14 +119,33 @@ DefaultOptions read_defaults(const cxxopts::ParseResult& args) {
     return defaults;
 }
 
-ConvertOptions read_options(const cxxopts::ParseResult& args) {
-    ConvertOptions options;
-    options.types.file_type = &parse_file_type(args["type"].as<std::string>());
+TypeRequest read_types(const cxxopts::ParseResult& args) {
+    check(args.count("type") + args.count("target-size") + args.count("max-error") <= 1,
+          ErrorKind::bad_argument,
+          "--type, --target-size and --max-error each choose the types; give one of them");
+    TypeRequest types;
+    types.file_type = &parse_file_type(args["type"].as<std::string>());
     if (args.count("tensor-type") > 0) {
         for (const std::string& text : args["tensor-type"].as<std::vector<std::string>>()) {
-            options.types.overrides.push_back(parse_type_override(text));
+            types.overrides.push_back(parse_type_override(text));
         }
     }
+    if (args.count("target-size") > 0) {
+        types.target_bytes = parse_file_bytes(args["target-size"].as<std::string>());
+    }
+    if (args.count("max-error") > 0) {
+        types.max_error = args["max-error"].as<double>();
+        check(*types.max_error > 0 && *types.max_error <= 1, ErrorKind::bad_argument,
+              "--max-error ", *types.max_error,
+              " is out of range; use a share of the output above 0 and up to 1, such as 0.05");
+    }
+    return types;
+}
+
+ConvertOptions read_options(const cxxopts::ParseResult& args) {
+    ConvertOptions options;
+    options.types = read_types(args);
+    options.cancel = &cancel_requested;
     if (args.count("variant") > 0) {
         options.variant = parse_variant(args["variant"].as<std::string>());
     }
@@ -178,6 +205,9 @@ int run(const cxxopts::ParseResult& args) {
         inputs.emplace_back(input);
     }
     const std::vector<Checkpoint> checkpoints = open_inputs(inputs);
+    check(checkpoints.size() == 1 || !options.types.target_bytes, ErrorKind::bad_argument,
+          "--target-size is the size of one file, and these inputs make ", checkpoints.size(),
+          "; convert the parts one by one");
     const std::vector<fs::path> outputs =
         name_outputs(inputs, checkpoints, args["output"].as<std::string>());
 
@@ -185,6 +215,9 @@ int run(const cxxopts::ParseResult& args) {
     for (size_t i = 0; i < checkpoints.size(); ++i) {
         plans.push_back(make_plan(checkpoints[i], outputs[i], options));
         std::cout << checkpoints[i].file() << ": " << plans.back().summary << std::endl;
+        if (!plans.back().type_summary.empty()) {
+            std::cout << plans.back().type_summary << std::endl;
+        }
         for (const std::string& warning : plans.back().warnings) {
             std::cerr << "warning: " << warning << std::endl;
         }

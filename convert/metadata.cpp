@@ -20,12 +20,13 @@ uint32_t u32(int64_t n) {
     return static_cast<uint32_t>(n);
 }
 
-// Of a GGUF source everything is kept that is not about its own layout.
+// Of a GGUF source everything is kept that is not about its own layout and types.
 Metadata inherited(const Checkpoint& checkpoint) {
     Metadata metadata;
     if (checkpoint.source().format() == FileFormat::gguf) {
         for (const auto& [key, value] : checkpoint.source().metadata().entries()) {
-            if (key != "general.alignment" && !key.starts_with("split.")) {
+            if (key != "general.alignment" && !key.starts_with("split.") &&
+                !key.starts_with("flux2.quantization.")) {
                 metadata.set(key, value);
             }
         }

@@ -45,23 +45,6 @@ uint64_t chunk_source_bytes(const PlannedTensor& tensor, const Chunk& chunk) {
     return data_bytes(tensor.source->type(), chunk.n);
 }
 
-// Block types and F16 have a bounded range; what does not fit would turn into nonsense silently.
-void check_range(const PlannedTensor& tensor, std::span<const float> values,
-                 const std::string& file) {
-    const bool f16 = tensor.target.type == TensorType::f16;
-    if (!f16 && !is_quantized(tensor.target.type)) {
-        return;
-    }
-    const float limit = f16 ? 65504.0f : std::numeric_limits<float>::max();
-    const auto beyond = std::find_if(values.begin(), values.end(),
-                                     [&](float value) { return !(std::abs(value) <= limit); });
-    if (beyond != values.end()) {
-        fail(ErrorKind::bad_file, file, ": tensor ", tensor.target.name, " holds ", *beyond,
-             ", which ", type_name(tensor.target.type),
-             " cannot; keep it in 32 bits with --tensor-type '", tensor.target.name, "=F32'");
-    }
-}
-
 // What one thread needs while it converts.
 struct Scratch {
     std::vector<float> values;
@@ -138,6 +121,23 @@ void for_each_chunk(const std::vector<PlannedTensor>& tensors, const WorkOptions
 }
 
 }  // namespace
+
+// Block types and F16 have a bounded range; what does not fit would turn into nonsense silently.
+void check_range(const PlannedTensor& tensor, std::span<const float> values,
+                 const std::string& file) {
+    const bool f16 = tensor.target.type == TensorType::f16;
+    if (!f16 && !is_quantized(tensor.target.type)) {
+        return;
+    }
+    const float limit = f16 ? 65504.0f : std::numeric_limits<float>::max();
+    const auto beyond = std::find_if(values.begin(), values.end(),
+                                     [&](float value) { return !(std::abs(value) <= limit); });
+    if (beyond != values.end()) {
+        fail(ErrorKind::bad_file, file, ": tensor ", tensor.target.name, " holds ", *beyond,
+             ", which ", type_name(tensor.target.type),
+             " cannot; keep it in 32 bits with --tensor-type '", tensor.target.name, "=F32'");
+    }
+}
 
 uint64_t source_bytes(const std::vector<PlannedTensor>& tensors) {
     uint64_t bytes = 0;

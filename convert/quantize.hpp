@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,7 +18,13 @@ namespace flux2::convert {
 struct PlannedTensor {
     const ModelTensor* source = nullptr;
     GgufTensor target;
+    // Of the output, relative; where the type was chosen by it.
+    std::optional<double> error = std::nullopt;
 };
+
+// Throws bad_file for values that the target type cannot hold. `file` is for the message.
+void check_range(const PlannedTensor& tensor, std::span<const float> values,
+                 const std::string& file);
 
 struct WorkOptions {
     int n_threads = 1;

@@ -32,8 +32,11 @@ void print_table(std::ostream& out, const Plan& plan) {
         out << std::left << std::setw(static_cast<int>(name_width)) << target.name << "  "
             << std::setw(18) << to_string(target.shape) << "  " << std::setw(8)
             << type_name(tensor.source->type()) << " -> " << std::setw(7) << type_name(target.type)
-            << std::right << std::setw(13) << data_bytes(target.type, target.shape.elements())
-            << "\n";
+            << std::right << std::setw(13) << data_bytes(target.type, target.shape.elements());
+        if (tensor.error) {
+            out << "  error " << std::setprecision(3) << *tensor.error;
+        }
+        out << "\n";
     }
     out << plan.tensors.size() << " tensors, " << readable_bytes(plan.output_bytes()) << " ("
         << plan.output_bytes() << " bytes) for " << plan.output.string() << "\n";

@@ -13,7 +13,7 @@ namespace flux2::convert {
 // "7.75 GB"
 std::string readable_bytes(uint64_t bytes);
 
-// Every tensor with its shape, types and sizes, then the total.
+// Every tensor with its shape, types, size and measured error, then the total.
 void print_table(std::ostream& out, const Plan& plan);
 
 // A line per type; returns whether all are within their limits.

@@ -47,6 +47,15 @@ std::string known_types() {
     return names;
 }
 
+bool is_block_matrix(Component component, const ExpectedTensor& tensor) {
+    if (tensor.shape.n_dims < 2) {
+        return false;
+    }
+    return component == Component::text_encoder ? tensor.name.starts_with("blk.")
+                                                : tensor.name.starts_with("double_blocks.") ||
+                                                      tensor.name.starts_with("single_blocks.");
+}
+
 bool named(const FileType& type, std::string_view name) {
     return type.name == name;
 }
@@ -189,6 +198,33 @@ const FileType& parse_file_type(const std::string& name) {
     return *found;
 }
 
+const FileType& plain_file_type(TensorType base) {
+    const auto* found = std::find_if(kFileTypes.begin(), kFileTypes.end(), [&](const FileType& t) {
+        return t.base == base && !std::string_view(t.name).ends_with("_M");
+    });
+    check(found != kFileTypes.end(), ErrorKind::internal, "no file type for ", type_name(base));
+    return *found;
+}
+
+uint64_t parse_file_bytes(const std::string& text) {
+    const size_t digits = text.find_first_not_of("0123456789.");
+    std::string unit = digits == std::string::npos ? "" : upper(text.substr(digits));
+    if (unit.ends_with('B')) {
+        unit.pop_back();
+    }
+    double factor = unit.empty() ? 1 : 0;
+    for (const auto& [letter, size] : {std::pair{"K", 1e3}, {"M", 1e6}, {"G", 1e9}}) {
+        factor = unit == letter ? size : factor;
+    }
+    char* end = nullptr;
+    const double bytes = std::strtod(text.c_str(), &end) * factor;
+    const bool number = end == text.c_str() + std::min(digits, text.size());
+    constexpr double kMost = 1e15;
+    check(number && bytes >= 1 && bytes <= kMost, ErrorKind::bad_argument, "'", text,
+          "' is no size of a file; use a number and a unit, such as 3G or 2500M");
+    return static_cast<uint64_t>(bytes);
+}
+
 TypeOverride parse_type_override(const std::string& text) {
     const size_t equals = text.rfind('=');
     check(equals != std::string::npos && equals > 0, ErrorKind::bad_argument, "--tensor-type ",
@@ -210,7 +246,7 @@ TypeChoice choose_type(const TypeRequest& request, Component component,
                        const TextEncoderSizes& sizes, bool tied_embeddings) {
     // Norms, biases and statistics.
     if (tensor.shape.n_dims < 2) {
-        return {.type = f32, .wanted = {}};
+        return {.type = f32, .wanted = {}, .open = false};
     }
     const FileType& wanted = *request.file_type;
     TensorType type = wanted.base;
@@ -226,16 +262,18 @@ TypeChoice choose_type(const TypeRequest& request, Component component,
             type = is_quantized(wanted.base) ? f16 : wanted.base;
             break;
     }
+    bool open = is_block_matrix(component, tensor);
     for (const TypeOverride& override : request.overrides) {
         if (std::regex_search(tensor.name, override.pattern)) {
             type = override.type;
+            open = false;
             break;
         }
     }
     if (tensor.shape.ne[0] % block_elements(type) == 0) {
-        return {.type = type, .wanted = {}};
+        return {.type = type, .wanted = {}, .open = open};
     }
-    return {.type = fallback(type, tensor.shape.ne[0]), .wanted = type};
+    return {.type = fallback(type, tensor.shape.ne[0]), .wanted = type, .open = open};
 }
 
 }  // namespace flux2::convert

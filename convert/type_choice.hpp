@@ -30,16 +30,31 @@ struct TypeOverride {
 };
 TypeOverride parse_type_override(const std::string& text);
 
+// "3G", "2.5GB", "800M" or a number of bytes, as --target-size takes them. Throws bad_argument.
+uint64_t parse_file_bytes(const std::string& text);
+
 struct TypeRequest {
     const FileType* file_type = nullptr;
     std::vector<TypeOverride> overrides;  // the first that matches wins
+
+    // At most one of them. When set, the matrices of the blocks get types by their measured errors,
+    // and file_type is for the others.
+    std::optional<uint64_t> target_bytes;
+    std::optional<double> max_error;
+
+    bool by_error() const { return target_bytes || max_error; }
 };
 
 struct TypeChoice {
     TensorType type = TensorType::f32;
     // Set when the wanted type does not fit the row length.
     std::optional<TensorType> wanted;
+    // A matrix of the blocks that no override names.
+    bool open = false;
 };
+
+// The plain file type of this base, without a mix.
+const FileType& plain_file_type(TensorType base);
 
 // `sizes` tells the text encoder's number of layers and heads; unused for other components.
 TypeChoice choose_type(const TypeRequest& request, Component component,
