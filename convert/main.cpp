@@ -43,13 +43,9 @@ cxxopts::Options describe_options() {
          cxxopts::value<std::string>()->default_value("Q8_0"))  //
         ("tensor-type", "REGEX=TYPE: another type for tensors whose name matches (repeatable)",
          cxxopts::value<std::vector<std::string>>())  //
-        ("target-size",
-         "instead of --type: the types for the least error in a file of at most this size, such as "
-         "3G",
+        ("target-size", "instead of --type: the least error in a file of at most this, such as 3G",
          cxxopts::value<std::string>())  //
-        ("max-error",
-         "instead of --type: for each matrix the smallest type whose output is off by at most this "
-         "share, such as 0.05",
+        ("max-error", "instead of --type: the smallest types within this error, such as 0.05",
          cxxopts::value<double>())  //
         ("variant", "klein, base, kv or dev, where the file does not tell",
          cxxopts::value<std::string>())                                                          //
@@ -57,7 +53,7 @@ cxxopts::Options describe_options() {
         ("default-guidance", "transformer: likewise", cxxopts::value<float>())                   //
         ("default-size", "transformer: likewise, such as 1024x1024",
          cxxopts::value<std::string>())  //
-        ("tokenizer", "tokenizer.json for a text encoder that has none beside it",
+        ("tokenizer", "tokenizer.json, or vocab.json, for a text encoder that has none beside it",
          cxxopts::value<std::string>())                                               //
         ("trim", "text encoder: leave out layers and head that FLUX.2 does not use")  //
         ("text-layers", "text encoder: layers whose output is used, such as 9,18,27",
@@ -193,24 +189,12 @@ bool run_plan(const Plan& plan, const ConvertOptions& options, bool verify) {
                                                [&](uint64_t done) { progress.show(done); }));
 }
 
-int run(const cxxopts::ParseResult& args) {
-    check(args.count("inputs") > 0, ErrorKind::bad_argument,
-          "no input given; try flux2-convert --help");
-    const bool dry_run = args.count("dry-run") > 0;
-    check(args.count("output") > 0, ErrorKind::bad_argument,
-          "no output given; add -o FILE, or -o FOLDER for several inputs");
-    const ConvertOptions options = read_options(args);
-    std::vector<fs::path> inputs;
-    for (const std::string& input : args["inputs"].as<std::vector<std::string>>()) {
-        inputs.emplace_back(input);
-    }
-    const std::vector<Checkpoint> checkpoints = open_inputs(inputs);
+// A plan for each part; prints what it is, with which types, and warnings.
+std::vector<Plan> make_plans(const std::vector<Checkpoint>& checkpoints,
+                             const std::vector<fs::path>& outputs, const ConvertOptions& options) {
     check(checkpoints.size() == 1 || !options.types.target_bytes, ErrorKind::bad_argument,
           "--target-size is the size of one file, and these inputs make ", checkpoints.size(),
           "; convert the parts one by one");
-    const std::vector<fs::path> outputs =
-        name_outputs(inputs, checkpoints, args["output"].as<std::string>());
-
     std::vector<Plan> plans;
     for (size_t i = 0; i < checkpoints.size(); ++i) {
         plans.push_back(make_plan(checkpoints[i], outputs[i], options));
@@ -223,6 +207,24 @@ int run(const cxxopts::ParseResult& args) {
         }
     }
     check_parts_fit(plans);
+    return plans;
+}
+
+int run(const cxxopts::ParseResult& args) {
+    check(args.count("inputs") > 0, ErrorKind::bad_argument,
+          "no input given; try flux2-convert --help");
+    const bool dry_run = args.count("dry-run") > 0;
+    check(args.count("output") > 0, ErrorKind::bad_argument,
+          "no output given; add -o FILE, or -o FOLDER for several inputs");
+    const ConvertOptions options = read_options(args);
+    std::vector<fs::path> inputs;
+    for (const std::string& input : args["inputs"].as<std::vector<std::string>>()) {
+        inputs.emplace_back(input);
+    }
+    const std::vector<Checkpoint> checkpoints = open_inputs(inputs);
+    const std::vector<fs::path> outputs =
+        name_outputs(inputs, checkpoints, args["output"].as<std::string>());
+    const std::vector<Plan> plans = make_plans(checkpoints, outputs, options);
     bool good = true;
     for (const Plan& plan : plans) {
         if (dry_run) {

@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "store/model_config.hpp"
 #include "store/text_config.hpp"
+#include "store/tokenizer_file.hpp"
 #include "tokenizer_metadata.hpp"
 
 #include <algorithm>
@@ -48,23 +49,17 @@ void set_origin(Metadata& metadata) {
     metadata.set(kSourceHashKey, std::string(64, '0'));
 }
 
-fs::path folder_of(const Checkpoint& checkpoint) {
-    const fs::path& path = checkpoint.source().path();
-    return fs::is_directory(path) ? path : path.parent_path();
-}
-
 fs::path find_tokenizer(const Checkpoint& checkpoint, const fs::path& option) {
-    if (!option.empty()) {
-        return fs::is_directory(option) ? option / "tokenizer.json" : option;
+    if (option.empty()) {
+        return find_tokenizer_beside(checkpoint.source().path());
     }
-    const fs::path folder = folder_of(checkpoint);
-    for (const fs::path& file :
-         {folder / "tokenizer.json", folder / ".." / "tokenizer" / "tokenizer.json"}) {
-        if (fs::exists(file)) {
-            return file;
-        }
+    if (!fs::is_directory(option)) {
+        return option;
     }
-    return {};
+    const fs::path found = find_tokenizer_file(option);
+    check(!found.empty(), ErrorKind::bad_argument, "--tokenizer ", option.string(),
+          ": the folder holds neither tokenizer.json nor vocab.json with merges.txt");
+    return found;
 }
 
 // What llama.cpp calls the model. It knows Mistral under two names: a GGUF keeps its own, else it

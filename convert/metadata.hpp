@@ -47,7 +47,7 @@ MetadataResult vae_metadata(const Checkpoint& checkpoint, const FileType& type);
 struct TextEncoderOptions {
     std::vector<int64_t> layers;         // empty: the file's, else its family's
     std::optional<int64_t> text_length;  // unset: the file's, else 512
-    std::filesystem::path tokenizer;     // empty: tokenizer.json beside the checkpoint
+    std::filesystem::path tokenizer;     // empty: the one beside the checkpoint
     bool trim = false;
 };
 

@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "store/json_file.hpp"
+#include "store/tokenizer_file.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -167,7 +168,7 @@ void set_special_ids(Metadata& metadata, const Kind& kind, const Vocabulary& voc
 
 std::vector<std::string> add_tokenizer(Metadata& metadata, const fs::path& tokenizer,
                                        int64_t n_tokens, const nlohmann::json& config) {
-    const nlohmann::json json = read_json(tokenizer);
+    const nlohmann::json json = read_tokenizer_file(tokenizer);
     const fs::path config_file = tokenizer.parent_path() / "tokenizer_config.json";
     const nlohmann::json tokenizer_config =
         read_json_if_present(config_file).value_or(nlohmann::json::object());
@@ -188,7 +189,7 @@ std::vector<std::string> add_tokenizer(Metadata& metadata, const fs::path& token
         metadata.set("tokenizer.ggml.token_type", std::move(vocabulary.types));
     } catch (const nlohmann::json::exception& error) {
         fail(ErrorKind::bad_file, tokenizer.string(),
-             ": is not a Hugging Face tokenizer.json: ", error.what());
+             ": is not a Hugging Face tokenizer: ", error.what());
     }
     if (!splits_as(kind, json)) {
         return {tokenizer.string() +

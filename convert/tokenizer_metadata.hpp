@@ -1,4 +1,4 @@
-// tokenizer.json and its companions -> the GGUF keys llama.cpp reads.
+// A tokenizer's files (store/tokenizer_file) -> the GGUF keys llama.cpp reads.
 #pragma once
 
 #include "store/metadata.hpp"

@@ -3,6 +3,7 @@
 #include <flux2/flux2.hpp>
 #include "image/image.hpp"
 #include "program.hpp"
+#include "small_mistral.hpp"
 #include "store/tensor_source.hpp"
 #include "support.hpp"
 
@@ -103,11 +104,20 @@ TEST_CASE("references in another order make another picture") {
                             "-r " + klein("ref_1.png") + " -r " + klein("ref_0.png")) < 50.0);
 }
 
-// A transformer with a guidance input, as dev has it: the test model and two more matrices.
-void write_dev_like(const fs::path& file) {
+// A transformer with a guidance input, as dev has it: the test model and two more matrices. Text
+// features may have another width than the test model's; its weights for them are then repeated.
+void write_dev_like(const fs::path& file, int64_t text_width = 192) {
     std::vector<test::TestTensor> tensors = test::tensors_of(klein("flux2.safetensors"));
     std::vector<test::TestTensor> added;
-    for (const test::TestTensor& tensor : tensors) {
+    for (test::TestTensor& tensor : tensors) {
+        if (tensor.name == "txt_in.weight") {
+            const test::Bytes weights = tensor.data;
+            tensor.data.resize(weights.size() / 192 * static_cast<size_t>(text_width));
+            for (size_t i = 0; i < tensor.data.size(); ++i) {
+                tensor.data[i] = weights[i % weights.size()];
+            }
+            tensor.shape[0] = text_width;
+        }
         if (tensor.name.starts_with("time_in.")) {
             test::TestTensor copy = tensor;
             copy.name.replace(0, 4, "guidance");
@@ -137,6 +147,29 @@ TEST_CASE("embedded guidance of a dev-like model changes the picture") {
     const auto info = run(kFlux2 + " info " + (folder / "dev.gguf").string());
     CHECK(info.out.find("variant dev") != std::string::npos);
     CHECK(info.out.find("50 steps, guidance 4") != std::string::npos);
+}
+
+TEST_CASE("dev reads prompts with Mistral, found in the same folder") {
+    const test::TemporaryFolder folder;
+    write_dev_like(folder / "flux2-dev.safetensors", 3 * test::SmallMistral::kHidden);
+    test::SmallMistral().write_safetensors(folder / "mistral.safetensors", "language_model.");
+    test::write_file(folder / "tokenizer.json", test::small_tekken_json());
+    fs::copy_file(klein("vae.safetensors"), folder / "vae.safetensors");
+    const std::string model = " -m " + folder.path().string();
+    const auto draw = [&](const std::string& name, const std::string& prompt) {
+        run(kFlux2 + " --no-cache -q -s 1 --steps 2 -W 64 -H 64 --device CPU -p '" + prompt +
+            "' -o " + (folder / name).string() + model);
+        return load_image(folder / name);
+    };
+    const Image car = draw("car.png", "a red car");
+    CHECK(psnr(car, draw("again.png", "[IMG]a red car")) ==
+          std::numeric_limits<double>::infinity());
+    CHECK(psnr(car, draw("cat.png", "a red cat")) < 50.0);
+    const auto plan = run(kFlux2 + " plan -W 64 -H 64 --device CPU" + model);
+    CHECK(plan.out.find("text encoder") != std::string::npos);
+    const auto info = run(kFlux2 + " info " + (folder / "mistral.safetensors").string());
+    CHECK(info.out.find("text encoder: Mistral, hidden size 80") != std::string::npos);
+    CHECK(info.out.find("text features 240 wide") != std::string::npos);
 }
 
 // The bundled model, small pictures, in a folder of its own.

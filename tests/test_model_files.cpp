@@ -149,6 +149,32 @@ TEST_CASE("text encoder and autoencoder are described from their headers") {
     CHECK(vae.text_width == 0);
 }
 
+TEST_CASE("a Mistral as wide as Mistral Small 3 that is another one gets a note") {
+    const TemporaryFolder folder;
+    // One narrow layer with the width of the real one.
+    const TextEncoderSizes sizes = {.family = TextFamily::mistral,
+                                    .hidden = 5120,
+                                    .ffn = 32,
+                                    .head_dim = 128,
+                                    .n_head = 1,
+                                    .n_head_kv = 1,
+                                    .n_layers = 1,
+                                    .vocabulary = 2};
+    std::vector<TestTensor> tensors;
+    for (const ExpectedTensor& expected : inventory(sizes)) {
+        const auto& ne = expected.shape.ne;
+        tensors.push_back(test::counting_tensor(
+            expected.name, std::vector<int64_t>(ne.begin(), ne.begin() + expected.shape.n_dims)));
+    }
+    test::write_file(folder / "x.config.json", R"({"flux2": {"layers": [1]}})");
+    const FileInfo info = inspect_file(write_model(folder / "x.safetensors", tensors));
+    CHECK(info.name == "Mistral, hidden size 5120");
+    CHECK(info.text_width == 5120);
+    REQUIRE(info.notes.size() == 2);
+    CHECK(contains(info.notes[0], "put tokenizer.json of black-forest-labs/FLUX.2-dev"));
+    CHECK(contains(info.notes[1], "another model"));
+}
+
 TEST_CASE("types are counted, the most frequent first") {
     const TemporaryFolder folder;
     std::vector<TestTensor> tensors = klein("flux2");

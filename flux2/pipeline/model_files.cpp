@@ -130,18 +130,25 @@ bool is_presentable(const std::string& name) {
            std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-// Models of the same shapes with other weights, told by their names only.
-void note_relatives(FileInfo& info, TextFamily family) {
-    const bool qwen3 = family == TextFamily::qwen3;
+// Models that fit but have other weights: of the same shapes, told by their names only, or as wide
+// as Mistral Small 3 without being it.
+void note_relatives(FileInfo& info, const TextEncoderSizes& sizes) {
+    const bool qwen3 = sizes.family == TextFamily::qwen3;
     const std::vector<const char*> words =
         qwen3 ? std::vector{"2507", "thinking", "base", "vl", "embedding", "coder"}
-              : std::vector{"base", "devstral", "magistral", "nemo"};
+              : std::vector{"base", "devstral", "magistral"};
     for (const char* word : words) {
         if (contains_word(info.path.filename().string(), word)) {
             info.notes.push_back(
                 concat("its name says '", word, "': it runs, but FLUX.2 was trained with plain ",
                        qwen3 ? "Qwen3" : "Mistral Small 3.2", ", whose features differ"));
         }
+    }
+    constexpr int64_t kSmallHidden = 5120, kSmallFfn = 32768;
+    if (sizes.hidden == kSmallHidden && (qwen3 || sizes.ffn != kSmallFfn)) {
+        info.notes.push_back(
+            "it is as wide as Mistral Small 3 but another model: FLUX.2 dev was trained with "
+            "Mistral Small 3.2, whose features differ");
     }
 }
 
@@ -162,7 +169,7 @@ void describe_text_encoder(FileInfo& info, const Checkpoint& checkpoint) {
         info.notes.push_back("no tokenizer in it or beside it, so it cannot read prompts: " +
                              tokenizer_advice(checkpoint));
     }
-    note_relatives(info, sizes.family);
+    note_relatives(info, sizes);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "pipeline/prompt.hpp"
 
 #include "base/check.hpp"
-#include "base/file.hpp"
 #include "store/inventory.hpp"
+#include "store/tokenizer_file.hpp"
 #include "text/tekken.hpp"
 
 #include <span>
@@ -12,8 +12,6 @@
 namespace flux2 {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr size_t kMaxTokenizerBytes = 64 << 20;
 
 // llama.cpp's numbers for tokens that stand for themselves in a text.
 constexpr int64_t kControl = 3;
@@ -58,19 +56,6 @@ std::string_view tokenizer_inside(const Checkpoint& checkpoint) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Empty when there is none.
-fs::path tokenizer_beside(const Checkpoint& checkpoint) {
-    const fs::path& path = checkpoint.source().path();
-    const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
-    for (const fs::path& file :
-         {folder / "tokenizer.json", folder / ".." / "tokenizer" / "tokenizer.json"}) {
-        if (fs::exists(file)) {
-            return file;
-        }
-    }
-    return {};
-}
-
 }  // namespace
 
 Tokenizer load_tokenizer(const Checkpoint& text_encoder) {
@@ -80,21 +65,23 @@ Tokenizer load_tokenizer(const Checkpoint& text_encoder) {
     if (const std::string_view inside = tokenizer_inside(text_encoder); !inside.empty()) {
         return Tokenizer(read_tekken_json(inside, text_encoder.file() + " (tekken_model)"));
     }
-    const fs::path file = tokenizer_beside(text_encoder);
+    const fs::path file = find_tokenizer_beside(text_encoder.source().path());
     check(!file.empty(), ErrorKind::bad_file, text_encoder.file(),
           ": has no tokenizer.json beside it, so it cannot read prompts; ",
           tokenizer_advice(text_encoder));
-    Vocabulary vocabulary =
-        read_tokenizer_json(read_text_file(file, kMaxTokenizerBytes), file.string());
+    Vocabulary vocabulary = vocabulary_of(read_tokenizer_file(file), file.string());
     check(vocabulary.split == split_of(text_encoder), ErrorKind::bad_file, file.string(),
           ": is not the tokenizer of ", text_encoder.file(), "; ", tokenizer_advice(text_encoder));
     return Tokenizer(std::move(vocabulary));
 }
 
 bool has_tokenizer(const Checkpoint& text_encoder) {
-    return text_encoder.source().format() == FileFormat::gguf
-               ? text_encoder.source().metadata().contains("tokenizer.ggml.tokens")
-               : !tokenizer_inside(text_encoder).empty() || !tokenizer_beside(text_encoder).empty();
+    const TensorSource& source = text_encoder.source();
+    if (source.format() == FileFormat::gguf) {
+        return source.metadata().contains("tokenizer.ggml.tokens");
+    }
+    return !tokenizer_inside(text_encoder).empty() ||
+           !find_tokenizer_beside(source.path()).empty();
 }
 
 std::string tokenizer_advice(const Checkpoint& text_encoder) {

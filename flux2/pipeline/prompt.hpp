@@ -14,8 +14,8 @@
 namespace flux2 {
 
 // The tokenizer inside a GGUF file; for a safetensors checkpoint the one inside (ComfyUI's
-// Mistral), else the tokenizer.json beside it or in ../tokenizer. Throws bad_file, with what to do,
-// when there is none.
+// Mistral), else the one beside it or in ../tokenizer (store/tokenizer_file). Throws bad_file, with
+// what to do, when there is none.
 Tokenizer load_tokenizer(const Checkpoint& text_encoder);
 
 // Whether there is one, and what to do when there is none.

@@ -56,7 +56,8 @@ std::string from_base64(std::string_view text, const std::string& file) {
     return bytes;
 }
 
-// Ids of special tokens are their ranks; ids without a name get one that no prompt contains.
+// Ids of special tokens are their ranks; those without a name get the one Mistral's own files give
+// to spare ones.
 void put_special(Vocabulary& vocabulary, const json& root, size_t n_special) {
     for (size_t id = 0; id < n_special; ++id) {
         vocabulary.tokens.push_back("<SPECIAL_" + std::to_string(id) + ">");
@@ -65,8 +66,11 @@ void put_special(Vocabulary& vocabulary, const json& root, size_t n_special) {
     for (const auto& [id, name] : kKnownSpecial) {
         vocabulary.tokens[id] = name;
     }
-    const json listed = root.value("special_tokens", json());
-    for (const json& token : listed) {  // none when it is null
+    const auto listed = root.find("special_tokens");
+    if (listed == root.end()) {
+        return;
+    }
+    for (const json& token : *listed) {  // none when it is null
         const auto rank = token.at("rank").get<int64_t>();
         check(rank >= 0 && rank < static_cast<int64_t>(n_special), ErrorKind::bad_file,
               vocabulary.file, ": a special token has rank ", rank, ", expected 0 to ",

@@ -74,26 +74,31 @@ std::string in_byte_alphabet(std::string_view bytes) {
     return to_utf8(symbols);
 }
 
-Vocabulary read_tokenizer_json(std::string_view json_text, const std::string& file) {
+Vocabulary vocabulary_of(const json& tokenizer, const std::string& file) {
     Vocabulary vocabulary;
     vocabulary.file = file;
     try {
-        const json root = json::parse(json_text);
-        vocabulary.split = read_split(root, file);
-        for (const auto& [token, id] : root.at("model").at("vocab").items()) {
+        vocabulary.split = read_split(tokenizer, file);
+        for (const auto& [token, id] : tokenizer.at("model").at("vocab").items()) {
             put(vocabulary, token, id);
         }
-        for (const json& merge : root.at("model").at("merges")) {
+        for (const json& merge : tokenizer.at("model").at("merges")) {
             vocabulary.merges.push_back(merge_text(merge));
         }
-        for (const json& added : root.value("added_tokens", json::array())) {
+        for (const json& added : tokenizer.value("added_tokens", json::array())) {
             put(vocabulary, added.at("content").get<std::string>(), added.at("id"));
             vocabulary.special.push_back(added.at("id").get<int32_t>());
         }
     } catch (const json::exception& error) {
-        fail(ErrorKind::bad_file, file, ": is not a Hugging Face tokenizer.json: ", error.what());
+        fail(ErrorKind::bad_file, file, ": is not a Hugging Face tokenizer: ", error.what());
     }
     return vocabulary;
+}
+
+Vocabulary read_tokenizer_json(std::string_view json_text, const std::string& file) {
+    const json tokenizer = json::parse(json_text, nullptr, /*allow_exceptions=*/false);
+    check(!tokenizer.is_discarded(), ErrorKind::bad_file, file, ": is no valid JSON");
+    return vocabulary_of(tokenizer, file);
 }
 
 }  // namespace flux2

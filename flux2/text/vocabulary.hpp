@@ -3,6 +3,8 @@
 
 #include "text/split.hpp"
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <array>
 #include <cstdint>
 #include <string>
@@ -25,9 +27,11 @@ std::array<char32_t, 256> byte_alphabet();
 // Bytes as a vocabulary spells them.
 std::string in_byte_alphabet(std::string_view bytes);
 
-// From the text of a Hugging Face tokenizer.json; every added token is special. Throws bad_file
-// when it is broken and unsupported when it is not a BPE tokenizer that splits text as Qwen or
-// Mistral does.
+// From what a Hugging Face tokenizer.json says; every added token is special. Throws bad_file when
+// it is broken and unsupported when it is not a BPE tokenizer that splits text as Qwen or Mistral
+// does.
+Vocabulary vocabulary_of(const nlohmann::json& tokenizer, const std::string& file);
+// The same from its text.
 Vocabulary read_tokenizer_json(std::string_view json_text, const std::string& file);
 
 }  // namespace flux2

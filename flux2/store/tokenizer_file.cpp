@@ -1,0 +1,108 @@
+#include "store/tokenizer_file.hpp"
+
+#include "base/check.hpp"
+#include "base/file.hpp"
+#include "store/json_file.hpp"
+
+#include <sstream>
+#include <string>
+
+namespace flux2 {
+namespace fs = std::filesystem;
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxMergesBytes = 64 << 20;  // Qwen3's merges.txt has 1.7 MB
+
+// A vocab.json does not say how text is split; only Qwen's tokenizers come as such a pair.
+constexpr const char* kSplit =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// A map of tokens to ids and nothing else.
+bool is_vocabulary(const json& object) {
+    return !object.empty() && object.begin()->is_number_integer();
+}
+
+// A line for each merge, best first, behind a line with the version.
+json read_merges(const fs::path& file) {
+    std::istringstream lines(read_text_file(file, kMaxMergesBytes));
+    json merges = json::array();
+    bool first = true;
+    for (std::string line; std::getline(lines, line); first = false) {
+        if (line.ends_with('\r')) {
+            line.pop_back();
+        }
+        if (!line.empty() && !(first && line.starts_with("#version"))) {
+            merges.push_back(line);
+        }
+    }
+    return merges;
+}
+
+// {"151643": {"content": "<|endoftext|>", "special": true}, ...}
+json tokens_of_config(const json& config, const fs::path& file) {
+    json added = json::array();
+    const auto tokens = get_json<json>(config, "added_tokens_decoder", file);
+    for (const auto& [id, token] : tokens.value_or(json::object()).items()) {
+        const bool number = !id.empty() && id.size() < 10 &&
+                            id.find_first_not_of("0123456789") == std::string::npos;
+        check(number && token.is_object(), ErrorKind::bad_file, file.string(),
+              ": added_tokens_decoder has an entry '", id, "', expected the id of a token");
+        added.push_back({{"id", std::stoll(id)},
+                         {"content", get_json<std::string>(token, "content", file).value_or("")},
+                         {"special", get_json<bool>(token, "special", file).value_or(false)}});
+    }
+    return added;
+}
+
+json read_added_tokens(const fs::path& folder) {
+    json added = json::array();
+    const fs::path config = folder / "tokenizer_config.json";
+    if (const auto read = read_json_if_present(config)) {
+        added = tokens_of_config(*read, config);
+    }
+    if (added.empty()) {
+        const auto ids = read_json_if_present(folder / "added_tokens.json");
+        for (const auto& [token, id] : ids.value_or(json::object()).items()) {
+            added.push_back({{"id", id}, {"content", token}});
+        }
+    }
+    return added;
+}
+
+}  // namespace
+
+fs::path find_tokenizer_file(const fs::path& folder) {
+    if (fs::exists(folder / "tokenizer.json")) {
+        return folder / "tokenizer.json";
+    }
+    const bool pair = fs::exists(folder / "vocab.json") && fs::exists(folder / "merges.txt");
+    return pair ? folder / "vocab.json" : fs::path();
+}
+
+fs::path find_tokenizer_beside(const fs::path& checkpoint) {
+    const fs::path folder = fs::is_directory(checkpoint) ? checkpoint : checkpoint.parent_path();
+    const fs::path beside = find_tokenizer_file(folder);
+    return beside.empty() ? find_tokenizer_file(folder / ".." / "tokenizer") : beside;
+}
+
+json read_tokenizer_file(const fs::path& file) {
+    json content = read_json(file);
+    if (!is_vocabulary(content)) {
+        return content;
+    }
+    const fs::path folder = file.parent_path();
+    json added = read_added_tokens(folder);
+    check(!added.empty(), ErrorKind::bad_file, file.string(),
+          ": nothing beside it names the special tokens; put tokenizer_config.json of the same "
+          "model there, or use its tokenizer.json");
+    json merges = read_merges(folder / "merges.txt");
+    return {{"model",
+             {{"type", "BPE"}, {"vocab", std::move(content)}, {"merges", std::move(merges)}}},
+            {"added_tokens", std::move(added)},
+            {"pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", kSplit}}}}}};
+}
+
+}  // namespace flux2
