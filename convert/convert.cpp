@@ -106,6 +106,9 @@ std::vector<MeasuredMatrix> measure(const Plan& plan, const std::vector<size_t>&
         check_range(tensor, rows, plan.checkpoint->file());
         const std::vector<float> inputs = typical_inputs(tensor.target.name, shape);
         matrices[i].name = tensor.target.name;
+        // As many as it has parameters: what a byte gains then depends on a matrix's error alone,
+        // not on its size, and matrices of equal errors get the same type.
+        matrices[i].weight = static_cast<double>(shape.elements());
         for (const TensorType type : candidate_types(shape.ne[0])) {
             const GgufLayout alone = lay_out_gguf({}, {{tensor.target.name, type, shape}});
             matrices[i].candidates.push_back({type, alone.file_bytes - alone.header.size(),
@@ -115,13 +118,13 @@ std::vector<MeasuredMatrix> measure(const Plan& plan, const std::vector<size_t>&
     return matrices;
 }
 
-// "14 Q4_K, 6 Q5_K, output error 0.21"
+// "types by measured error: 14 Q4_K, 6 Q5_K, mean output error 0.068"
 std::string describe(const std::map<TensorType, int>& counts, double error) {
     std::string text = "types by measured error: ";
     for (const auto& [type, n] : counts) {
         text += concat(n, " ", type_name(type), ", ");
     }
-    return concat(text, "output error ", std::setprecision(3), error);
+    return concat(text, "mean output error ", std::setprecision(3), error);
 }
 
 // Enters the selected types into the plan and its metadata.
@@ -139,7 +142,7 @@ void apply(Plan& plan, const std::vector<size_t>& open, const std::vector<Measur
     }
     const auto most = std::max_element(elements.begin(), elements.end(),
                                        [](auto& a, auto& b) { return a.second < b.second; });
-    const double error = total_error(matrices, selection);
+    const double error = mean_error(matrices, selection);
     plan.metadata.set("general.file_type", plain_file_type(most->first).number);
     plan.metadata.set(kQuantizationErrorKey, static_cast<float>(error));
     plan.type_summary = describe(counts, error);

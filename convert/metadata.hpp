@@ -18,7 +18,7 @@ namespace flux2::convert {
 // Where the SHA-256 of the source goes; filled in when the file is finished.
 inline constexpr const char* kSourceHashKey = "flux2.source_sha256";
 
-// How the types were chosen, where it was by measured errors, and what the errors add up to.
+// How the types were chosen, where it was by measured errors, and the mean of those.
 inline constexpr const char* kQuantizationMethodKey = "flux2.quantization.method";
 inline constexpr const char* kQuantizationErrorKey = "flux2.quantization.error";
 

@@ -26,12 +26,13 @@ struct Step {
 
 // The steps of one matrix from its smallest candidate up, each the best from where it starts; so
 // gains fall, and a candidate that is larger without being better is no step's end.
-void add_steps(std::vector<Step>& steps, size_t matrix, const std::vector<Candidate>& candidates) {
+void add_steps(std::vector<Step>& steps, size_t number, const MeasuredMatrix& matrix) {
+    const std::vector<Candidate>& candidates = matrix.candidates;
     for (size_t from = 0;;) {
         size_t best = from;
         double gain = 0;
         for (size_t to = from + 1; to < candidates.size(); ++to) {
-            const double other = gain_per_byte(candidates[from], candidates[to]);
+            const double other = matrix.weight * gain_per_byte(candidates[from], candidates[to]);
             if (other > gain) {
                 best = to;
                 gain = other;
@@ -40,7 +41,7 @@ void add_steps(std::vector<Step>& steps, size_t matrix, const std::vector<Candid
         if (best == from) {
             return;
         }
-        steps.push_back({matrix, best, candidates[best].bytes - candidates[from].bytes, gain});
+        steps.push_back({number, best, candidates[best].bytes - candidates[from].bytes, gain});
         from = best;
     }
 }
@@ -79,7 +80,7 @@ Selection search_by_size(const std::vector<MeasuredMatrix>& matrices, uint64_t b
     uint64_t room = bytes - least;
     std::vector<Step> steps;
     for (size_t i = 0; i < matrices.size(); ++i) {
-        add_steps(steps, i, matrices[i].candidates);
+        add_steps(steps, i, matrices[i]);
     }
     // Stable: the steps of one matrix stay in their order.
     std::stable_sort(steps.begin(), steps.end(),
@@ -106,12 +107,14 @@ uint64_t least_bytes(const std::vector<MeasuredMatrix>& matrices) {
     return bytes;
 }
 
-double total_error(const std::vector<MeasuredMatrix>& matrices, const Selection& selection) {
+double mean_error(const std::vector<MeasuredMatrix>& matrices, const Selection& selection) {
     double sum = 0;
+    double weights = 0;
     for (size_t i = 0; i < matrices.size(); ++i) {
-        sum += square(matrices[i].candidates[selection[i]].error);
+        sum += matrices[i].weight * square(matrices[i].candidates[selection[i]].error);
+        weights += matrices[i].weight;
     }
-    return std::sqrt(sum);
+    return std::sqrt(sum / weights);
 }
 
 }  // namespace flux2::convert

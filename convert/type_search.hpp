@@ -18,6 +18,7 @@ struct Candidate {
 
 struct MeasuredMatrix {
     std::string name;
+    double weight = 1;                  // what its squared error counts for
     std::vector<Candidate> candidates;  // smallest first, at least one
 };
 
@@ -28,14 +29,15 @@ using Selection = std::vector<size_t>;
 // naming the worst one and the error that can be had.
 Selection search_by_error(const std::vector<MeasuredMatrix>& matrices, double max_error);
 
-// The least sum of squared errors that a greedy walk finds in `bytes`: from the smallest candidates
-// on, the step that takes most off the sum per byte comes first, and a step that does not fit ends
-// its matrix's way. More bytes never give a larger sum. `bytes` must hold the smallest candidates.
+// The least weighted sum of squared errors that a greedy walk finds in `bytes`: from the smallest
+// candidates on, the step that takes most off the sum per byte comes first, and a step that does
+// not fit ends its matrix's way. More bytes never give a larger sum. `bytes` must hold the smallest
+// candidates.
 Selection search_by_size(const std::vector<MeasuredMatrix>& matrices, uint64_t bytes);
 
 uint64_t least_bytes(const std::vector<MeasuredMatrix>& matrices);
 
-// The root of the sum of squared errors: what independent errors of the matrices add up to.
-double total_error(const std::vector<MeasuredMatrix>& matrices, const Selection& selection);
+// The root of the weighted mean of squared errors.
+double mean_error(const std::vector<MeasuredMatrix>& matrices, const Selection& selection);
 
 }  // namespace flux2::convert

@@ -7,7 +7,6 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <cmath>
 #include <filesystem>
 #include <optional>
 
@@ -114,8 +113,8 @@ TEST_CASE("larger files have smaller errors") {
         CHECK(error_of_plan(plan) < last);
         last = error_of_plan(plan);
     }
-    // 24 matrices of about 0.006 each, as --verify finds for Q8_0.
-    CHECK(last == doctest::Approx(0.006 * std::sqrt(24.0)).epsilon(0.2));
+    // As --verify finds for Q8_0.
+    CHECK(last == doctest::Approx(0.006).epsilon(0.2));
 }
 
 TEST_CASE("what is exact in two bits gets two, and outliers get more than the rest") {
@@ -158,7 +157,7 @@ TEST_CASE("the file says how its types were chosen, and forgets it when they cha
     CHECK(result.out.find("types by measured error: ") != std::string::npos);
     const TensorSource written = TensorSource::open(file);
     CHECK(written.metadata().get_string("flux2.quantization.method") == "target-size");
-    CHECK(written.metadata().get_float("flux2.quantization.error").value() > 0.1);
+    CHECK(written.metadata().get_float("flux2.quantization.error").value() > 0.07);
     CHECK(written.metadata().get_int("general.file_type") == 14);  // mostly Q4_K
     CHECK(fs::file_size(file) <= 6800000);
 

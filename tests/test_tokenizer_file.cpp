@@ -33,10 +33,7 @@ void write_pair(const fs::path& folder, const std::string& line_end = "\n") {
     }
     std::string merges = "#version: 0.2" + line_end;
     for (const json& merge : model.at("merges")) {
-        merges += (merge.is_string() ? merge.get<std::string>()
-                                     : merge.at(0).get<std::string>() + " " +
-                                           merge.at(1).get<std::string>()) +
-                  line_end;
+        merges += merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>() + line_end;
     }
     fs::create_directories(folder);
     test::write_file(folder / "vocab.json", vocabulary.dump());

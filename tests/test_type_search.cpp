@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 namespace flux2::convert {
 namespace {
 
@@ -12,6 +14,7 @@ using enum TensorType;
 // Errors that halve with each bit: the same for every matrix but for a factor.
 MeasuredMatrix matrix(const std::string& name, uint64_t bytes_per_bit, double factor) {
     return {name,
+            1,
             {{q2_k, 2 * bytes_per_bit, factor * 0.32},
              {q3_k, 3 * bytes_per_bit, factor * 0.16},
              {q4_k, 4 * bytes_per_bit, factor * 0.08},
@@ -50,10 +53,21 @@ TEST_CASE("bytes go first where they take most off the error") {
     CHECK(search_by_size(matrices, 100000) == Selection{3, 3});
 }
 
-TEST_CASE("of two equal errors the small matrix is mended first") {
+TEST_CASE("of two equal errors of equal weight the small matrix is mended first") {
     const std::vector<MeasuredMatrix> matrices = {matrix("large", 1000, 1.0),
                                                   matrix("small", 10, 1.0)};
     CHECK(search_by_size(matrices, 2020 + 60) == Selection{0, 3});
+}
+
+TEST_CASE("weighted by its size a matrix gets bits for its error alone") {
+    std::vector<MeasuredMatrix> matrices = {matrix("large", 1000, 1.0), matrix("small", 10, 1.0),
+                                            matrix("worse", 100, 1.5)};
+    for (MeasuredMatrix& m : matrices) {
+        m.weight = static_cast<double>(m.candidates.front().bytes);
+    }
+    // Room for one bit more in all of them, then for one in the worse alone.
+    CHECK(search_by_size(matrices, 3 * 1110) == Selection{1, 1, 1});
+    CHECK(search_by_size(matrices, 2 * 1110 + 100) == Selection{0, 0, 1});
 }
 
 TEST_CASE("a matrix that is exact in the smallest type gets no more") {
@@ -64,14 +78,14 @@ TEST_CASE("a matrix that is exact in the smallest type gets no more") {
 
 TEST_CASE("a type that is larger and no better is passed over") {
     const std::vector<MeasuredMatrix> matrices = {
-        {"m", {{q4_0, 100, 0.2}, {q5_0, 120, 0.3}, {q8_0, 170, 0.01}}}};
+        {"m", 1, {{q4_0, 100, 0.2}, {q5_0, 120, 0.3}, {q8_0, 170, 0.01}}}};
     CHECK(search_by_size(matrices, 169) == Selection{0});
     CHECK(search_by_size(matrices, 170) == Selection{2});
 }
 
 TEST_CASE("a step that does not fit bars the later ones of its matrix, smaller or not") {
     const std::vector<MeasuredMatrix> matrices = {
-        {"m", {{q4_0, 100, 0.4}, {q5_0, 160, 0.2}, {q8_0, 170, 0.195}}}};
+        {"m", 1, {{q4_0, 100, 0.4}, {q5_0, 160, 0.2}, {q8_0, 170, 0.195}}}};
     CHECK(search_by_size(matrices, 159) == Selection{0});
     CHECK(search_by_size(matrices, 160) == Selection{1});
     CHECK(search_by_size(matrices, 170) == Selection{2});
@@ -83,20 +97,22 @@ TEST_CASE("more bytes never mean more error, and none too many are used") {
         matrices.push_back(matrix("m", 7 + 13 * i % 40, 0.5 + 0.31 * static_cast<double>(i % 5)));
     }
     const uint64_t least = least_bytes(matrices);
-    double last = total_error(matrices, Selection(matrices.size(), 0));
+    double last = mean_error(matrices, Selection(matrices.size(), 0));
     for (uint64_t bytes = least; bytes < 4 * least + 10; ++bytes) {
         const Selection selection = search_by_size(matrices, bytes);
         CHECK(bytes_of(matrices, selection) <= bytes);
-        const double error = total_error(matrices, selection);
+        const double error = mean_error(matrices, selection);
         CHECK(error <= last);
         last = error;
     }
     CHECK(search_by_size(matrices, 4 * least) == Selection(matrices.size(), 3));
 }
 
-TEST_CASE("errors add up as independent ones do") {
-    const std::vector<MeasuredMatrix> matrices = {{"a", {{q8_0, 1, 0.3}}}, {"b", {{q8_0, 1, 0.4}}}};
-    CHECK(total_error(matrices, {0, 0}) == doctest::Approx(0.5));
+TEST_CASE("the mean error is the root of the weighted mean square") {
+    std::vector<MeasuredMatrix> matrices = {{"a", 1, {{q8_0, 1, 0.3}}}, {"b", 1, {{q8_0, 1, 0.4}}}};
+    CHECK(mean_error(matrices, {0, 0}) == doctest::Approx(std::sqrt(0.125)));
+    matrices[1].weight = 3;
+    CHECK(mean_error(matrices, {0, 0}) == doctest::Approx(std::sqrt(0.1425)));
 }
 
 }  // namespace

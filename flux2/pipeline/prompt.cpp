@@ -80,8 +80,7 @@ bool has_tokenizer(const Checkpoint& text_encoder) {
     if (source.format() == FileFormat::gguf) {
         return source.metadata().contains("tokenizer.ggml.tokens");
     }
-    return !tokenizer_inside(text_encoder).empty() ||
-           !find_tokenizer_beside(source.path()).empty();
+    return !tokenizer_inside(text_encoder).empty() || !find_tokenizer_beside(source.path()).empty();
 }
 
 std::string tokenizer_advice(const Checkpoint& text_encoder) {

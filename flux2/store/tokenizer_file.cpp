@@ -6,6 +6,7 @@
 
 #include <sstream>
 #include <string>
+#include <utility>
 
 namespace flux2 {
 namespace fs = std::filesystem;
@@ -98,11 +99,12 @@ json read_tokenizer_file(const fs::path& file) {
     check(!added.empty(), ErrorKind::bad_file, file.string(),
           ": nothing beside it names the special tokens; put tokenizer_config.json of the same "
           "model there, or use its tokenizer.json");
-    json merges = read_merges(folder / "merges.txt");
-    return {{"model",
-             {{"type", "BPE"}, {"vocab", std::move(content)}, {"merges", std::move(merges)}}},
-            {"added_tokens", std::move(added)},
-            {"pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", kSplit}}}}}};
+    json tokenizer = {{"model", {{"type", "BPE"}}}};
+    tokenizer["model"]["vocab"] = std::move(content);
+    tokenizer["model"]["merges"] = read_merges(folder / "merges.txt");
+    tokenizer["added_tokens"] = std::move(added);
+    tokenizer["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", kSplit}}}};
+    return tokenizer;
 }
 
 }  // namespace flux2
