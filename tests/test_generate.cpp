@@ -162,9 +162,8 @@ TEST_CASE("dev reads prompts with Mistral, found in the same folder") {
         return load_image(folder / name);
     };
     const Image car = draw("car.png", "a red car");
-    CHECK(psnr(car, draw("again.png", "[IMG]a red car")) ==
-          std::numeric_limits<double>::infinity());
-    CHECK(psnr(car, draw("cat.png", "a red cat")) < 50.0);
+    CHECK(car.rgb == draw("again.png", "[IMG]a red car").rgb);
+    CHECK(car.rgb != draw("cat.png", "a red cat").rgb);
     const auto plan = run(kFlux2 + " plan -W 64 -H 64 --device CPU" + model);
     CHECK(plan.out.find("text encoder") != std::string::npos);
     const auto info = run(kFlux2 + " info " + (folder / "mistral.safetensors").string());

@@ -24,11 +24,15 @@ json read(const fs::path& file) {
     return json::parse(in);
 }
 
+json special_tokens() {
+    return read(kWhole).at("added_tokens");
+}
+
 // The fixture's vocabulary as a pair, without the special tokens.
 void write_pair(const fs::path& folder, const std::string& line_end = "\n") {
     const json model = read(kWhole).at("model");
     json vocabulary = model.at("vocab");
-    for (const json& token : read(kWhole).at("added_tokens")) {
+    for (const json& token : special_tokens()) {
         vocabulary.erase(token.at("content").get<std::string>());
     }
     std::string merges = "#version: 0.2" + line_end;
@@ -42,7 +46,7 @@ void write_pair(const fs::path& folder, const std::string& line_end = "\n") {
 
 void write_config(const fs::path& folder) {
     json config;
-    for (const json& token : read(kWhole).at("added_tokens")) {
+    for (const json& token : special_tokens()) {
         config["added_tokens_decoder"][std::to_string(token.at("id").get<int>())] = {
             {"content", token.at("content")}, {"special", token.at("special")}};
     }
@@ -51,7 +55,7 @@ void write_config(const fs::path& folder) {
 
 void write_added_tokens(const fs::path& folder) {
     json ids;
-    for (const json& token : read(kWhole).at("added_tokens")) {
+    for (const json& token : special_tokens()) {
         ids[token.at("content").get<std::string>()] = token.at("id");
     }
     test::write_file(folder / "added_tokens.json", ids.dump());

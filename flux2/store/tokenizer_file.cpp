@@ -45,8 +45,9 @@ json read_merges(const fs::path& file) {
 // {"151643": {"content": "<|endoftext|>", "special": true}, ...}
 json tokens_of_config(const json& config, const fs::path& file) {
     json added = json::array();
-    const auto tokens = get_json<json>(config, "added_tokens_decoder", file);
-    for (const auto& [id, token] : tokens.value_or(json::object()).items()) {
+    const json tokens =
+        get_json<json>(config, "added_tokens_decoder", file).value_or(json::object());
+    for (const auto& [id, token] : tokens.items()) {
         const bool number = !id.empty() && id.size() < 10 &&
                             id.find_first_not_of("0123456789") == std::string::npos;
         check(number && token.is_object(), ErrorKind::bad_file, file.string(),
@@ -65,8 +66,9 @@ json read_added_tokens(const fs::path& folder) {
         added = tokens_of_config(*read, config);
     }
     if (added.empty()) {
-        const auto ids = read_json_if_present(folder / "added_tokens.json");
-        for (const auto& [token, id] : ids.value_or(json::object()).items()) {
+        const json ids =
+            read_json_if_present(folder / "added_tokens.json").value_or(json::object());
+        for (const auto& [token, id] : ids.items()) {
             added.push_back({{"id", id}, {"content", token}});
         }
     }
