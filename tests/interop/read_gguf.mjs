@@ -9,10 +9,12 @@ const blocks = {F32: [1, 4], F16: [1, 2], BF16: [1, 2], Q8_0: [32, 34], Q4_0: [3
     Q2_K: [256, 84], Q3_K: [256, 110], Q4_K: [256, 144], Q5_K: [256, 176], Q6_K: [256, 210], IQ4_NL: [32, 18], IQ4_XS: [256, 136],
     MXFP4: [32, 17]};
 // What stands in docs/formats.md, by architecture.
+const textKeys = (name) => [`${name}.block_count`, `${name}.embedding_length`, `${name}.attention.head_count`, "tokenizer.ggml.model",
+    "tokenizer.ggml.tokens", "tokenizer.ggml.merges", "tokenizer.ggml.token_type"];
 const known = {
     "flux": ["general.quantization_version", "flux2.variant", "flux2.rope_theta"],
-    "qwen3": ["qwen3.block_count", "qwen3.embedding_length", "qwen3.attention.head_count", "tokenizer.ggml.model", "tokenizer.ggml.tokens",
-        "tokenizer.ggml.merges", "tokenizer.ggml.token_type"],
+    "qwen3": textKeys("qwen3"),
+    "llama": textKeys("llama"),
     "flux2-vae": []
 };
 const kept = /^(img_in|txt_in|time_in|guidance_in|final_layer)/;

@@ -31,11 +31,14 @@ for type in F32 F16 BF16 Q8_0 Q6_K Q5_K_M Q5_1 Q5_0 Q4_K_M Q4_K_S Q4_1 Q4_0 IQ4_
     convert "$tiny/flux2-tiny-bf16.gguf" "transformer-$type.gguf" --type $type
 done
 convert "$tiny/vae-bf16.gguf" vae-F16.gguf --type F16
-"$node" small_qwen3.mjs .
+"$node" small_text_encoder.mjs qwen3 qwen3
+"$node" small_text_encoder.mjs mistral mistral
 tokenizer=$build/_deps/qwen3/tokenizer.json
 for type in BF16 Q8_0 Q4_0; do
-    convert model.safetensors "text-$type.gguf" --type $type --text-layers 1,2 --tokenizer "$tokenizer"
+    convert qwen3 "text-$type.gguf" --type $type --text-layers 1,2 --tokenizer "$tokenizer"
+    convert mistral "mistral-$type.gguf" --type $type --text-layers 1,2
 done
 
 "$node" read_gguf.mjs files/*.gguf
 "$node" read_by_llama.mjs "$here/../fixtures/qwen3_tokenizer.json" files/text-*.gguf
+"$node" read_by_llama.mjs mistral/cases.json files/mistral-*.gguf
