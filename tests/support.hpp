@@ -114,6 +114,9 @@ TestTensor counting_tensor(const std::string& name, const std::vector<int64_t>& 
 // The tensors of a model file with their bytes, to be changed and written again.
 std::vector<TestTensor> tensors_of(const std::filesystem::path& file);
 
+// A tensor of the autoencoder as diffusers has it, written from diffusers' conversion script.
+TestTensor as_diffusers_vae(const TestTensor& tensor);
+
 // A correct safetensors file of floats, F8, I64, I8 and U8 tensors; `metadata` is what stands under
 // __metadata__, a JSON object.
 Bytes safetensors_of(const std::vector<TestTensor>& tensors, std::string_view metadata = {});

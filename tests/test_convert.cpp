@@ -111,45 +111,14 @@ std::vector<TestTensor> as_diffusers_transformer(const TestTensor& tensor) {
     return parts;
 }
 
-std::vector<TestTensor> as_diffusers_vae(const TestTensor& tensor) {
-    std::vector<std::pair<std::string, std::string>> renames = {
-        {"encoder.quant_conv", "quant_conv"},
-        {"decoder.post_quant_conv", "post_quant_conv"},
-        {".norm_out", ".conv_norm_out"},
-        {"mid.block_1", "mid_block.resnets.0"},
-        {"mid.block_2", "mid_block.resnets.1"},
-        {"mid.attn_1.norm", "mid_block.attentions.0.group_norm"},
-        {"mid.attn_1.proj_out", "mid_block.attentions.0.to_out.0"},
-        {"mid.attn_1.", "mid_block.attentions.0.to_"},
-        {"encoder.down.", "encoder.down_blocks."},
-        {".block.", ".resnets."},
-        {".nin_shortcut.", ".conv_shortcut."},
-        {".downsample.", ".downsamplers.0."},
-        {".upsample.", ".upsamplers.0."},
-    };
-    for (int level = 0; level < 4; ++level) {
-        renames.emplace_back("decoder.up." + std::to_string(level) + ".",
-                             "decoder.up_blocks." + std::to_string(3 - level) + ".");
-    }
-    TestTensor renamed = tensor;
-    for (const auto& [from, to] : renames) {
-        renamed.name = replaced(renamed.name, from, to);
-    }
-    // Attention is four 1x1 convolutions in the original, four matrices in diffusers.
-    if (tensor.name.find("attn_1.") != std::string::npos && tensor.shape.size() == 4) {
-        renamed.shape = {tensor.shape[2], tensor.shape[3]};
-    }
-    return {renamed};
-}
-
 // A diffusers file made from an original one; every tensor must be what diffusers itself wrote.
 void write_diffusers(const fs::path& original, const std::string& part, const fs::path& output) {
     std::ifstream recorded_file(fixture("klein/diffusers.json"));
     const nlohmann::json recorded = nlohmann::json::parse(recorded_file).at(part);
     std::vector<TestTensor> tensors;
     for (const TestTensor& tensor : tensors_of(original)) {
-        const auto parts =
-            part == "vae" ? as_diffusers_vae(tensor) : as_diffusers_transformer(tensor);
+        const auto parts = part == "vae" ? std::vector{test::as_diffusers_vae(tensor)}
+                                         : as_diffusers_transformer(tensor);
         tensors.insert(tensors.end(), parts.begin(), parts.end());
     }
     REQUIRE(tensors.size() == recorded.size());

@@ -195,6 +195,24 @@ ggml_tensor* decode_graph(Graph& g, const VaeNetwork& n, ggml_tensor* latents, P
     return to_planes(g, conv(g, d.conv_out, group_norm_silu(g, d.norm_out, x)));
 }
 
+constexpr int64_t kNormGroups = 32;
+constexpr int64_t kMostCudaChannels = 1024;  // of group norm in the CUDA form
+
+// Throws bad_file when a level does not divide into the groups of its norms: 3, 6 or 12 channels
+// each are as good as 4, but half a channel is no channel.
+int64_t widest_level(const VaeSizes& sizes, const Checkpoint& checkpoint) {
+    int64_t widest = 0;
+    for (const auto& widths : {sizes.encoder_widths, sizes.decoder_widths}) {
+        for (const int64_t width : widths) {
+            check(width % kNormGroups == 0, ErrorKind::bad_file, checkpoint.file(), ": has ", width,
+                  " channels at one level, which do not divide into ", kNormGroups,
+                  " groups; the file is broken or of another model");
+            widest = std::max(widest, width);
+        }
+    }
+    return widest;
+}
+
 // Values of a small tensor on the host.
 HostTensor read_vector(const Checkpoint& checkpoint, const std::string& name, int64_t n) {
     const ModelTensor& tensor = checkpoint.get(name);
@@ -229,10 +247,11 @@ Vae::Vae(const Backend& backend, const Checkpoint& checkpoint, const WeightOptio
     }
     load_encoder(weights_, sizes_, *network_);
     load_decoder(weights_, sizes_, *network_);
+    const int64_t widest = widest_level(sizes_, checkpoint);
     // Whoever asks for F32 does not want pixels in F16.
-    form_ = options.type == TensorType::f32 && backend.operations() == Operations::cuda
-                ? PictureForm::stock
-                : picture_form(backend);
+    const bool suits_cuda = options.type != TensorType::f32 && widest <= kMostCudaChannels;
+    form_ = picture_form(backend) == PictureForm::cuda && !suits_cuda ? PictureForm::stock
+                                                                      : picture_form(backend);
     weights_.load();
 }
 
