@@ -229,9 +229,18 @@ void plan_transformer(Plan& plan, const ConvertOptions& options) {
 
 void plan_vae(Plan& plan, const ConvertOptions& options) {
     const VaeSizes sizes = read_vae_sizes(*plan.checkpoint);
-    MetadataResult result = vae_metadata(*plan.checkpoint, *options.types.file_type);
+    MetadataResult result = autoencoder_metadata(*plan.checkpoint, *options.types.file_type);
     plan.metadata = std::move(result.metadata);
     plan.summary = concat(result.name, ", decoder width ", sizes.decoder_widths[0]);
+    plan.latent_channels = 4 * sizes.latent_channels;
+}
+
+void plan_tiny_autoencoder(Plan& plan, const ConvertOptions& options) {
+    const TinyAutoencoderSizes sizes = read_tiny_autoencoder_sizes(*plan.checkpoint);
+    MetadataResult result = autoencoder_metadata(*plan.checkpoint, *options.types.file_type);
+    plan.metadata = std::move(result.metadata);
+    plan.summary = concat(result.name, sizes.has_encoder ? ", encoder and decoder" : ", decoder",
+                          " of width ", sizes.width);
     plan.latent_channels = 4 * sizes.latent_channels;
 }
 
@@ -292,6 +301,9 @@ Plan make_plan(const Checkpoint& checkpoint, const std::filesystem::path& output
         case Component::vae:
             plan_vae(plan, options);
             break;
+        case Component::tiny_autoencoder:
+            plan_tiny_autoencoder(plan, options);
+            break;
     }
     add_tensors(plan, expected, sizes, tied_embeddings, options);
     if (!unexpected.empty()) {
@@ -328,11 +340,14 @@ void check_parts_fit(const std::vector<Plan>& plans) {
               " wide, ", text->checkpoint->file(), " gives ", text->text_width,
               "; klein 4B goes with Qwen3-4B, klein 9B with Qwen3-8B, dev with Mistral Small 3.2");
     }
-    if (const Plan* vae = find(Component::vae)) {
-        check(vae->latent_channels == transformer->latent_channels, ErrorKind::bad_file,
-              transformer->checkpoint->file(), " works on ", transformer->latent_channels,
-              " latent channels, ", vae->checkpoint->file(), " makes ", vae->latent_channels,
-              "; use the FLUX.2 autoencoder");
+    for (const Component component : {Component::vae, Component::tiny_autoencoder}) {
+        const Plan* part = find(component);
+        check(part == nullptr || part->latent_channels == transformer->latent_channels,
+              ErrorKind::bad_file, transformer->checkpoint->file(), " works on ",
+              transformer->latent_channels, " latent channels, ",
+              part != nullptr ? part->checkpoint->file() : "", " makes ",
+              part != nullptr ? part->latent_channels : 0, "; use the FLUX.2 ",
+              to_string(component));
     }
 }
 

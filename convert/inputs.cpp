@@ -23,6 +23,8 @@ const char* output_name(Component component) {
             return "text_encoder.gguf";
         case Component::vae:
             return "vae.gguf";
+        case Component::tiny_autoencoder:
+            return "taesd.gguf";
     }
     fail(ErrorKind::internal, "unknown component");
 }

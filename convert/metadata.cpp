@@ -122,10 +122,11 @@ MetadataResult transformer_metadata(const Checkpoint& checkpoint, const Transfor
     return {std::move(metadata), name, {}};
 }
 
-MetadataResult vae_metadata(const Checkpoint& checkpoint, const FileType& type) {
-    const std::string name = "FLUX.2 autoencoder";
+MetadataResult autoencoder_metadata(const Checkpoint& checkpoint, const FileType& type) {
+    const bool tiny = checkpoint.component() == Component::tiny_autoencoder;
+    const std::string name = tiny ? "TAEF2" : "FLUX.2 autoencoder";
     Metadata metadata = inherited(checkpoint);
-    set_general(metadata, "flux2-vae", name, type);
+    set_general(metadata, tiny ? "flux2-taesd" : "flux2-vae", name, type);
     set_origin(metadata);
     return {std::move(metadata), name, {}};
 }

@@ -42,7 +42,8 @@ MetadataResult transformer_metadata(const Checkpoint& checkpoint, const Transfor
                                     Variant variant, const DefaultOptions& options,
                                     const FileType& type);
 
-MetadataResult vae_metadata(const Checkpoint& checkpoint, const FileType& type);
+// Of either autoencoder.
+MetadataResult autoencoder_metadata(const Checkpoint& checkpoint, const FileType& type);
 
 struct TextEncoderOptions {
     std::vector<int64_t> layers;         // empty: the file's, else its family's

@@ -258,6 +258,7 @@ TypeChoice choose_type(const TypeRequest& request, Component component,
             type = text_encoder_type(wanted, tensor, sizes, tied_embeddings);
             break;
         case Component::vae:
+        case Component::tiny_autoencoder:
             // Rows of a 3x3 kernel are 3 long: no block type fits.
             type = is_quantized(wanted.base) ? f16 : wanted.base;
             break;

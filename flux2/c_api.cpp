@@ -429,9 +429,12 @@ flux2_status flux2_load_files(const flux2_model_files* files, const flux2_load_o
         const flux2_model_files paths = completed(files, "flux2_model_files", flux2_model_files{});
         const flux2_load_options given = completed_options(options);
         check_given(paths.transformer, "flux2_model_files.transformer");
-        check_given(paths.vae, "flux2_model_files.vae");
+        if (paths.taesd == nullptr) {
+            check_given(paths.vae, "flux2_model_files.vae");
+        }
         *pipeline = new flux2_pipeline(
-            {path_of(paths.transformer), path_of(paths.text_encoder), path_of(paths.vae)},
+            {path_of(paths.transformer), path_of(paths.text_encoder), path_of(paths.vae),
+             path_of(paths.taesd), paths.taesd_preview_only != 0},
             to_options(given), given.progress, given.progress_data);
     });
 }

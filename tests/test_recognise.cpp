@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+
 namespace flux2 {
 namespace {
 
@@ -35,8 +37,7 @@ TEST_CASE("well-known models of other families are named, with what would fit") 
           Case{"v.blk.0.attn_q.weight", "picture encoder", "Qwen3-4B"},
           Case{"transformer.transformer_blocks.0.attn.to_q.lora_A.weight", "adapter", "belongs"},
           Case{"lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight", "adapter", "belongs"},
-          Case{"transformer_blocks.0.attn.to_q.lora.up.weight", "adapter", "belongs"},
-          Case{"decoder.layers.2.pool.0.weight", "TAEF2", "ae.safetensors"}}) {
+          Case{"transformer_blocks.0.attn.to_q.lora.up.weight", "adapter", "belongs"}}) {
         CAPTURE(c.tensor);
         const Identity identity = identity_of({counting_tensor(c.tensor, {1})});
         CHECK(identity.parts.empty());
@@ -124,10 +125,54 @@ TEST_CASE("Gemma has query norms too, but is not Qwen3") {
     CHECK(identity.stranger.find("Gemma") != std::string::npos);
 }
 
-TEST_CASE("a bare decoder is refused as one") {
-    const Identity bare = identity_of({counting_tensor("conv_in.weight", {3, 3, 32, 2}),
-                                       counting_tensor("up.3.block.0.conv1.weight", {1})});
-    CHECK(bare.stranger.find("decoder without its encoder") != std::string::npos);
+TEST_CASE("a bare decoder lacks the statistics of latents: the file with all is named") {
+    const auto block = counting_tensor("up.3.block.0.conv1.weight", {1});
+    const Identity bare = identity_of({counting_tensor("conv_in.weight", {3, 3, 32, 2}), block});
+    CHECK(bare.stranger.find("decoder alone") != std::string::npos);
+    CHECK(bare.stranger.find("bn.running_mean") != std::string::npos);
+    CHECK(bare.stranger.find("full_encoder_small_decoder.safetensors") != std::string::npos);
+    const Identity other = identity_of({counting_tensor("conv_in.weight", {3, 3, 16, 2}), block});
+    CHECK(other.stranger.find("FLUX.1") != std::string::npos);
+}
+
+TEST_CASE("a tiny autoencoder is told by the pools of its decoder, whatever stands before them") {
+    for (const std::string mark :
+         {"3.pool.0.weight", "decoder.3.pool.0.weight", "taesd_decoder.3.pool.0.weight",
+          "decoder.layers.2.pool.0.weight"}) {
+        CAPTURE(mark);
+        const Identity identity = identity_of({counting_tensor(mark, {1})});
+        REQUIRE(identity.parts.size() == 1);
+        CHECK(identity.parts[0].component == Component::tiny_autoencoder);
+        CHECK((identity.parts[0].naming == Naming::diffusers) == (mark.find("layers") == 8));
+    }
+    for (const std::string mark :
+         {"11.pool.0.weight", "encoder.11.pool.0.weight", "taesd_encoder.11.pool.0.weight",
+          "encoder.layers.11.pool.0.weight"}) {
+        CAPTURE(mark);
+        const Identity identity = identity_of({counting_tensor(mark, {1})});
+        CHECK(identity.parts.empty());
+        CHECK(identity.stranger.find("without its decoder") != std::string::npos);
+    }
+}
+
+TEST_CASE("tiny autoencoders of other models are told by their latent channels") {
+    for (const auto& [prefix, first, block] :
+         {std::array{"", "1.weight", "3.conv.0.weight"},
+          std::array{"decoder.", "1.weight", "3.conv.0.weight"},
+          std::array{"taesd_decoder.", "1.weight", "3.conv.0.weight"},
+          std::array{"decoder.layers.", "0.weight", "2.conv.0.weight"}}) {
+        for (const auto& [channels, owner] :
+             {std::pair{4, "SDXL"}, {16, "FLUX.1"}, {8, "another model"}}) {
+            CAPTURE(prefix);
+            const std::string text =
+                identity_of({counting_tensor(std::string(prefix) + first, {3, 3, channels, 2}),
+                             counting_tensor(std::string(prefix) + block, {3, 3, 2, 2})})
+                    .stranger;
+            CHECK(text.find("tiny autoencoder of") != std::string::npos);
+            CHECK(text.find(owner) != std::string::npos);
+            CHECK(text.find("TAEF2") != std::string::npos);
+        }
+    }
 }
 
 TEST_CASE("an unknown file has no name, a part has no other") {

@@ -191,3 +191,17 @@ TEST_CASE("text encoder names of Hugging Face become llama.cpp's") {
     check_place(place("model.language_model.embed_tokens.weight"), "token_embd.weight");
     check_place(place("model.language_model.layers.7.mlp.up_proj.weight"), "blk.7.ffn_up.weight");
 }
+
+TEST_CASE("a tiny autoencoder's names become halves and numbers of the original's layers") {
+    const auto place = place_tiny_tensor;
+    check_place(place("3.pool.0.weight"), "decoder.3.pool.0.weight");
+    check_place(place("19.bias"), "decoder.19.bias");
+    check_place(place("decoder.18.conv.2.bias"), "decoder.18.conv.2.bias");
+    check_place(place("taesd_decoder.7.weight"), "decoder.7.weight");
+    check_place(place("taesd_encoder.0.weight"), "encoder.0.weight");
+    // The decoder's clamp is no layer in diffusers; the encoder has none.
+    check_place(place("decoder.layers.0.weight"), "decoder.1.weight");
+    check_place(place("decoder.layers.9.conv.4.bias"), "decoder.10.conv.4.bias");
+    check_place(place("encoder.layers.14.weight"), "encoder.14.weight");
+    check_place(place("decoder.layers.99999999999999999999.weight"), "decoder.?.weight");
+}

@@ -6,6 +6,7 @@
 #include "bench_report.hpp"
 #include "flops.hpp"
 #include "models/text_encoder.hpp"
+#include "models/tiny_autoencoder.hpp"
 #include "models/transformer.hpp"
 #include "models/vae.hpp"
 #include "pipeline/latents.hpp"
@@ -150,14 +151,28 @@ void bench_text_encoder(Session& s) {
     time_stage(s, "text encoder", encoder, [&] { return encoder.encode(ids, n_real); });
 }
 
+template <typename Network>
+void bench_autoencoder(Session& s, const std::string& name, Network& network, bool encodes) {
+    const HostTensor latents = random_tensor(
+        {s.options.width / 16, s.options.height / 16, 4 * network.sizes().latent_channels, 1});
+    time_stage(s, name + " decode", network, [&] { return network.decode(latents); });
+    if (encodes) {
+        const HostTensor pixels = random_tensor({s.options.width, s.options.height, 3, 1});
+        time_stage(s, name + " encode", network, [&] { return network.encode(pixels); });
+    }
+}
+
 void bench_vae(Session& s) {
     const Checkpoint checkpoint = Checkpoint::open(s.options.files.vae, Component::vae);
     Vae vae(s.backend, checkpoint, s.options.weights);
-    const HostTensor latents = random_tensor(
-        {s.options.width / 16, s.options.height / 16, 4 * vae.sizes().latent_channels, 1});
-    time_stage(s, "vae decode", vae, [&] { return vae.decode(latents); });
-    const HostTensor pixels = random_tensor({s.options.width, s.options.height, 3, 1});
-    time_stage(s, "vae encode", vae, [&] { return vae.encode(pixels); });
+    bench_autoencoder(s, "vae", vae, /*encodes=*/true);
+}
+
+void bench_tiny(Session& s) {
+    const Checkpoint checkpoint =
+        Checkpoint::open(s.options.files.taesd, Component::tiny_autoencoder);
+    TinyAutoencoder tiny(s.backend, checkpoint, s.options.weights);
+    bench_autoencoder(s, "taesd", tiny, tiny.sizes().has_encoder);
 }
 
 cxxopts::Options known_options() {
@@ -168,6 +183,7 @@ cxxopts::Options known_options() {
         ("diffusion-model", "transformer, GGUF or safetensors", cxxopts::value<std::string>())  //
         ("llm,text-encoder", "text encoder", cxxopts::value<std::string>())                     //
         ("vae", "autoencoder", cxxopts::value<std::string>())                                   //
+        ("taesd", "tiny autoencoder", cxxopts::value<std::string>())                            //
         ("W,width", "pixels", cxxopts::value<int64_t>()->default_value("1024"))                 //
         ("H,height", "pixels", cxxopts::value<int64_t>()->default_value("1024"))                //
         ("references", "reference pictures of the same size",
@@ -204,8 +220,9 @@ void check_ranges(const BenchOptions& o) {
     check(o.n_threads >= 0 && o.n_threads <= GGML_MAX_N_THREADS, ErrorKind::bad_argument,
           "--threads is ", o.n_threads, "; give 1 to ", GGML_MAX_N_THREADS, ", or 0 for all");
     check(o.types || !o.files.transformer.empty() || !o.files.text_encoder.empty() ||
-              !o.files.vae.empty(),
-          ErrorKind::bad_argument, "nothing to time; give -m, --diffusion-model, --llm or --vae");
+              !o.files.vae.empty() || !o.files.taesd.empty(),
+          ErrorKind::bad_argument,
+          "nothing to time; give -m, --diffusion-model, --llm, --vae or --taesd");
 }
 
 BenchOptions read_options(const cxxopts::ParseResult& args) {
@@ -216,7 +233,7 @@ BenchOptions read_options(const cxxopts::ParseResult& args) {
         return args.count(option) > 0 ? args[option].as<std::string>() : std::string();
     };
     BenchOptions o;
-    o.files = {text("diffusion-model"), text("llm"), text("vae")};
+    o.files = {text("diffusion-model"), text("llm"), text("vae"), text("taesd")};
     if (args.count("model") > 0) {
         o.files = find_model(text("model"), "", o.files).files;
     }
@@ -284,6 +301,9 @@ int bench(int argc, char** argv) {
     }
     if (!options.files.vae.empty()) {
         bench_vae(session);
+    }
+    if (!options.files.taesd.empty()) {
+        bench_tiny(session);
     }
     if (options.json) {
         print_json(session);

@@ -105,7 +105,9 @@ void print_next(const fs::path& path, const std::vector<FileInfo>& parts) {
     if (!has("transformer") || !has("text encoder")) {
         std::cout << " --llm " << (has("text encoder") ? path.string() : "TEXT_ENCODER");
     }
-    if (!has("transformer") || !has("autoencoder")) {
+    if (has("tiny autoencoder")) {
+        std::cout << " --taesd " << path.string();
+    } else if (!has("transformer") || !has("autoencoder")) {
         std::cout << " --vae " << (has("autoencoder") ? path.string() : "AUTOENCODER");
     }
     std::cout << " -p \"a red house by the sea\"\n";

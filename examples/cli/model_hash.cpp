@@ -62,7 +62,7 @@ std::string hash_of(const fs::path& path, const fs::path& memory, const std::ato
 
 ModelHashes::ModelHashes(const ModelFiles& files, fs::path cache_folder)
     : memory_(cache_folder.empty() ? fs::path() : cache_folder / "hashes.json") {
-    for (const fs::path& path : {files.transformer, files.text_encoder, files.vae}) {
+    for (const fs::path& path : {files.transformer, files.text_encoder, files.vae, files.taesd}) {
         if (!path.empty()) {
             entries_.push_back({path, std::async(std::launch::async, [this, path] {
                                           return hash_of(path, memory_, stop_);

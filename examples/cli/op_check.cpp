@@ -331,18 +331,35 @@ void add_picture_cases(std::vector<Case>& cases) {
     add("conv_down", "even", {38, 22, 64, 1}, 1, [](Trial& t, const Picture& x) {
         return conv_down(t.graph(), random_conv(t, 3, 64, 64), x);
     });
+    add("conv_down_centred", "even", {38, 22, 64, 1}, 1, [](Trial& t, const Picture& x) {
+        const Picture y = conv(t.graph(), random_conv(t, 1, 64, 64), x);
+        return conv_down_centred(t.graph(), random_conv(t, 3, 64, 64), y);
+    });
     add("conv_up", "odd", {19, 11, 64, 1}, 1, [](Trial& t, const Picture& x) {
         return conv_up(t.graph(), random_conv(t, 3, 64, 64), x);
     });
-    const auto norm_of = [](Trial& t, const Picture& x) {
-        // A convolution first: norms read what convolutions write.
-        const Picture y = conv(t.graph(), random_conv(t, 1, 64, 128), x);
-        const Shape ne = {128, 1, 1, 1};
-        return group_norm_silu(t.graph(), {t.input(ne), t.input(ne)}, y);
+    const auto norm_of = [](int64_t channels) {
+        return [=](Trial& t, const Picture& x) {
+            // A convolution first: norms read what convolutions write.
+            const Picture y = conv(t.graph(), random_conv(t, 1, 64, channels), x);
+            const Shape ne = {channels, 1, 1, 1};
+            return group_norm_silu(t.graph(), {t.input(ne), t.input(ne)}, y);
+        };
     };
-    add("group_norm_silu", "odd", {37, 23, 64, 1}, 1, norm_of);
-    add("group_norm_silu", "1 pixel", {1, 1, 64, 1}, 1, norm_of);
-    add("group_norm_silu", "huge values", {10, 10, 64, 1}, 1e5f, norm_of);
+    add("group_norm_silu", "odd", {37, 23, 64, 1}, 1, norm_of(128));
+    add("group_norm_silu", "1 pixel", {1, 1, 64, 1}, 1, norm_of(128));
+    add("group_norm_silu", "huge values", {10, 10, 64, 1}, 1e5f, norm_of(128));
+    add("group_norm_silu", "3 in a group", {37, 23, 64, 1}, 1, norm_of(96));
+    add("group_norm_silu", "6 in a group", {19, 13, 64, 1}, 1, norm_of(192));
+    add("group_norm_silu", "12 in a group", {9, 7, 64, 1}, 1, norm_of(384));
+    add("group_norm_relu", "4 groups", {19, 13, 64, 1}, 1, [](Trial& t, const Picture& x) {
+        const Picture y = conv(t.graph(), random_conv(t, 1, 64, 256), x);
+        const Shape ne = {256, 1, 1, 1};
+        return group_norm_relu(t.graph(), {t.input(ne), t.input(ne)}, y, 4, 1e-5f);
+    });
+    add("relu", "odd", {19, 13, 64, 1}, 1, [](Trial& t, const Picture& x) {
+        return relu(t.graph(), conv(t.graph(), random_conv(t, 1, 64, 64), x));
+    });
     add("pixel_attention", "odd", {17, 19, 64, 1}, 1, [](Trial& t, const Picture& x) {
         const auto y = [&] { return conv(t.graph(), random_conv(t, 1, 64, 64), x); };
         const Picture q = y();

@@ -61,11 +61,13 @@ void add_model_options(cxxopts::Options& options) {
     options.add_options("Model")  //
         ("m,model",
          "folder with transformer, text encoder and autoencoder (default: the bundled toy)",
-         text())                                                                     //
-        ("diffusion-model", "transformer, GGUF or safetensors", text())              //
-        ("llm,text-encoder", "text encoder: Qwen3 or Mistral Small", text())         //
-        ("vae", "autoencoder", text())                                               //
-        ("variant", "klein, base, kv or dev, where the file does not tell", text())  //
+         text())                                                                              //
+        ("diffusion-model", "transformer, GGUF or safetensors", text())                       //
+        ("llm,text-encoder", "text encoder: Qwen3 or Mistral Small", text())                  //
+        ("vae", "autoencoder", text())                                                        //
+        ("taesd", "TAEF2, the tiny autoencoder: previews, and fast, rough pictures", text())  //
+        ("taesd-preview-only", "leave the picture itself to the autoencoder")                 //
+        ("variant", "klein, base, kv or dev, where the file does not tell", text())           //
         ("type", "type of the matrices in memory, such as Q8_0 (default: the file's)",
          text())                                                                           //
         ("device", "CPU, CUDA0, ... (see flux2 devices); default: the first GPU", text())  //
@@ -127,6 +129,12 @@ void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model) {
     read_path(args, "diffusion-model", model.files.transformer);
     read_path(args, "llm", model.files.text_encoder);
     read_path(args, "vae", model.files.vae);
+    read_path(args, "taesd", model.files.taesd);
+    if (args.count("taesd-preview-only") > 0) {
+        check(!model.files.taesd.empty(), ErrorKind::bad_argument,
+              "--taesd-preview-only goes with a tiny autoencoder; add --taesd FILE");
+        model.files.taesd_preview_only = true;
+    }
     read_text(args, "variant", model.load.variant);
     read_text(args, "type", model.load.type);
     read_text(args, "device", model.load.device);

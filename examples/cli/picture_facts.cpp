@@ -30,7 +30,9 @@ json file_facts(const fs::path& path, ModelHashes& hashes) {
 // counts or seeds.
 template <typename T>
 bool in_range(const json& value) {
-    if constexpr (std::is_integral_v<T>) {
+    if constexpr (std::is_same_v<T, bool>) {
+        return value.is_boolean();
+    } else if constexpr (std::is_integral_v<T>) {
         const bool positive =
             value.is_number_unsigned() || (value.is_number_integer() && value.get<int64_t>() >= 0);
         return positive &&
@@ -73,7 +75,9 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
                     {"types", pipeline.model().types},
                     {"transformer", file_facts(files.transformer, hashes)},
                     {"text_encoder", file_facts(files.text_encoder, hashes)},
-                    {"vae", file_facts(files.vae, hashes)}}},
+                    {"vae", file_facts(files.vae, hashes)},
+                    {"taesd", file_facts(files.taesd, hashes)},
+                    {"taesd_preview_only", files.taesd_preview_only}}},
                   {"device", pipeline.device()},
                   {"type", options.model.load.type},
                   {"prompt", request.prompt},
@@ -148,7 +152,8 @@ GenerateOptions options_from_facts(const json& facts, const fs::path& picture) {
         return fs::path(file.is_object() ? text(file, "file") : "");
     };
     GenerateOptions o;
-    o.model.files = {part("transformer"), part("text_encoder"), part("vae")};
+    o.model.files = {part("transformer"), part("text_encoder"), part("vae"), part("taesd"),
+                     get<bool>(model, "taesd_preview_only", false, picture)};
     o.model.load.variant = text(model, "variant");
     o.model.load.type = text(facts, "type");
     o.model.load.device = get<std::string>(facts, "device", "auto", picture);

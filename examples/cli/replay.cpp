@@ -139,7 +139,7 @@ double bits(TensorType type) {
 // not bring back what was rounded away.
 TensorType coarsest_type(const Model& model, TensorType in_memory) {
     TensorType coarsest = in_memory;
-    for (const Checkpoint* part : {&model.transformer, &*model.text_encoder, &model.vae}) {
+    for (const Checkpoint* part : {&model.transformer, &*model.text_encoder, &*model.vae}) {
         for (const ModelTensor& tensor : part->tensors()) {
             const TensorType type = tensor.type();
             if (is_quantized(type) && (!is_quantized(coarsest) || bits(type) < bits(coarsest))) {

@@ -34,8 +34,9 @@ ggml_tensor* stock_conv(Graph& g, const Conv& w, ggml_tensor* x, int stride = 1)
     return ggml_add(g, y, per_channel(g, w.bias));
 }
 
-ggml_tensor* stock_group_norm(Graph& g, const GroupNorm& w, ggml_tensor* x) {
-    ggml_tensor* y = ggml_group_norm(g, x, cpu::kNormGroups, cpu::kNormEps);
+ggml_tensor* stock_group_norm(Graph& g, const GroupNorm& w, ggml_tensor* x,
+                              int n_groups = cpu::kNormGroups, float eps = cpu::kNormEps) {
+    ggml_tensor* y = ggml_group_norm(g, x, n_groups, eps);
     return ggml_add(g, ggml_mul(g, y, per_channel(g, w.weight)), per_channel(g, w.bias));
 }
 
@@ -174,6 +175,18 @@ Picture conv_down(Graph& g, const Conv& w, const Picture& x) {
             x.form};
 }
 
+// A row and a column of zeros before the picture move its pixels under the kernel's centre; those
+// behind it are not reached then.
+Picture conv_down_centred(Graph& g, const Conv& w, const Picture& x) {
+    constexpr int kStride = 2;
+    if (is_stock(x)) {
+        ggml_tensor* padded = ggml_pad_ext(g, x.tensor, 1, 0, 1, 0, 0, 0, 0, 0);
+        return {stock_conv(g, w, padded, kStride), x.form};
+    }
+    ggml_tensor* padded = ggml_pad_ext(g, as_f32(g, x.tensor), 0, 0, 1, 0, 1, 0, 0, 0);
+    return conv_down(g, w, {padded, x.form});
+}
+
 Picture conv_up(Graph& g, const Conv& w, const Picture& x) {
     constexpr int kScale = 2;
     if (is_cuda(x)) {
@@ -206,6 +219,15 @@ Picture group_norm_silu(Graph& g, const GroupNorm& w, const Picture& x, bool in_
     return {in_place ? ggml_silu_inplace(g, stock_group_norm_inplace(g, w, x.tensor))
                      : ggml_silu(g, stock_group_norm(g, w, x.tensor)),
             x.form};
+}
+
+Picture group_norm_relu(Graph& g, const GroupNorm& w, const Picture& x, int n_groups, float eps) {
+    ggml_tensor* y = stock_group_norm(g, w, to_planes(g, x), n_groups, eps);
+    return from_planes(g, ggml_relu(g, y), x.form);
+}
+
+Picture relu(Graph& g, const Picture& x) {
+    return {ggml_relu(g, as_f32(g, x.tensor)), x.form};
 }
 
 Picture pixel_attention(Graph& g, const Picture& q, const Picture& k, const Picture& v) {

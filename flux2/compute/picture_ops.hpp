@@ -38,6 +38,8 @@ Picture conv(Graph& g, const Conv& w, const Picture& x);
 Picture conv_add(Graph& g, const Conv& w, const Picture& x, const Picture& skip);
 // 3x3, halving the size: zeros on the right and at the bottom only.
 Picture conv_down(Graph& g, const Conv& w, const Picture& x);
+// The same with zeros on the left and at the top instead; sides are even.
+Picture conv_down_centred(Graph& g, const Conv& w, const Picture& x);
 // 3x3 over the picture with every pixel doubled both ways.
 Picture conv_up(Graph& g, const Conv& w, const Picture& x);
 
@@ -49,6 +51,10 @@ struct GroupNorm {
 Picture group_norm(Graph& g, const GroupNorm& w, const Picture& x);
 // Then x * sigmoid(x). With in_place x's memory is overwritten: nobody may read it later.
 Picture group_norm_silu(Graph& g, const GroupNorm& w, const Picture& x, bool in_place = false);
+
+// Another division into groups, then max(x, 0). Of small pictures: it takes a detour over planes.
+Picture group_norm_relu(Graph& g, const GroupNorm& w, const Picture& x, int n_groups, float eps);
+Picture relu(Graph& g, const Picture& x);
 
 // Every pixel attends to all pixels, with one head as wide as there are channels.
 Picture pixel_attention(Graph& g, const Picture& q, const Picture& k, const Picture& v);

@@ -106,6 +106,8 @@ const char* option_of(Component component) {
             return "--llm";
         case Component::vae:
             return "--vae";
+        case Component::tiny_autoencoder:
+            return "--taesd";
     }
     fail(ErrorKind::internal, "unknown component");
 }

@@ -37,6 +37,27 @@ uint64_t host_bytes(const StageMemory& stage) {
     return stage.host_weights + stage.host_compute;
 }
 
+// Takes in what is there at the same time.
+void add_memory(StageMemory& stage, const StageMemory& other) {
+    stage.device_weights += other.device_weights;
+    stage.device_compute += other.device_compute;
+    stage.host_weights += other.host_weights;
+    stage.host_compute += other.host_compute;
+    stage.mapped += other.mapped;
+}
+
+// What is encoded before the loop.
+std::vector<const Image*> pictures_of(const Job& job) {
+    std::vector<const Image*> pictures;
+    for (const Image& reference : job.references) {
+        pictures.push_back(&reference);
+    }
+    if (job.init) {
+        pictures.push_back(&*job.init);
+    }
+    return pictures;
+}
+
 uint64_t feature_bytes(const Job& job, const Model& model) {
     const auto values = static_cast<uint64_t>(model.sizes.text_width * job.text_length);
     return values * sizeof(float) * (job.two_passes ? 2 : 1);
@@ -92,29 +113,52 @@ StageMemory MemoryPlanner::transformer(const Job& job, Placement placement) {
     return memory;
 }
 
-std::vector<StageMemory> MemoryPlanner::vae(const Job& job, Placement placement) {
-    Vae vae(backend(placement), model_.vae, weight_options(options_, placement));
-    std::vector<StageMemory> stages;
-    MemoryUse encode;
-    int64_t pixels = 0;
-    const auto encoded = [&](const Image& image) {
-        vae.reserve_encode(image.width, image.height);
-        encode = larger(encode, vae.compute_memory());
-        pixels = std::max(pixels, int64_t{image.width} * image.height);
-    };
-    std::for_each(job.references.begin(), job.references.end(), encoded);
-    if (job.init) {
-        encoded(*job.init);
+// Lays out an autoencoder of either kind and lets `work` tell what it takes.
+template <typename Work>
+StageMemory MemoryPlanner::with_autoencoder(Part part, Placement placement, const Work& work) {
+    const WeightOptions weights = weight_options(options_, placement);
+    if (part == Part::tiny) {
+        TinyAutoencoder tiny(backend(placement), *model_.tiny, weights);
+        return work(tiny);
     }
-    if (pixels > 0) {
-        stages.push_back(stage("encode references", vae.weight_memory(), encode));
-        stages.back().host_compute += static_cast<uint64_t>(pixels * kPixelBytes);
+    Vae vae(backend(placement), *model_.vae, weights);
+    return work(vae);
+}
+
+StageMemory MemoryPlanner::encode(const Job& job, Part part, Placement placement) {
+    return with_autoencoder(part, placement, [&](auto& network) {
+        MemoryUse compute;
+        int64_t pixels = 0;
+        for (const Image* image : pictures_of(job)) {
+            network.reserve_encode(image->width, image->height);
+            compute = larger(compute, network.compute_memory());
+            pixels = std::max(pixels, int64_t{image->width} * image->height);
+        }
+        StageMemory memory = stage("encode references", network.weight_memory(), compute);
+        memory.host_compute += static_cast<uint64_t>(pixels * kPixelBytes);
+        return memory;
+    });
+}
+
+StageMemory MemoryPlanner::decode(const Job& job, Part part, Placement placement) {
+    return with_autoencoder(part, placement, [&](auto& network) {
+        network.reserve_decode(job.width, job.height);
+        StageMemory memory = stage("decode", network.weight_memory(), network.compute_memory());
+        memory.host_compute += static_cast<uint64_t>(int64_t{job.width} * job.height * kPixelBytes);
+        return memory;
+    });
+}
+
+// On the device, at most at a time; 0 for one that the job does not need.
+uint64_t MemoryPlanner::autoencoder_bytes(const Job& job, Part part, Placement placement) {
+    uint64_t peak = 0;
+    if (encoding_part(model_) == part && !pictures_of(job).empty()) {
+        peak = device_bytes(encode(job, part, placement));
     }
-    vae.reserve_decode(job.width, job.height);
-    stages.push_back(stage("decode", vae.weight_memory(), vae.compute_memory()));
-    stages.back().host_compute +=
-        static_cast<uint64_t>(int64_t{job.width} * job.height * kPixelBytes);
-    return stages;
+    if (decoding_part(model_) == part || (part == Part::tiny && previews(job))) {
+        peak = std::max(peak, device_bytes(decode(job, part, placement)));
+    }
+    return peak;
 }
 
 MemoryPlan MemoryPlanner::plan(const Job& job, const std::array<Placement, kParts>& placement) {
@@ -128,12 +172,17 @@ MemoryPlan MemoryPlanner::plan(const Job& job, const std::array<Placement, kPart
     if (model_.text_encoder && job.embeds_file.empty()) {
         add(text_encoder(job, of(Part::text_encoder)), Part::text_encoder);
     }
-    const std::vector<StageMemory> vae_stages = vae(job, of(Part::vae));
-    if (vae_stages.size() > 1) {
-        add(vae_stages.front(), Part::vae);
+    const Part encoder = encoding_part(model_);
+    const Part decoder = decoding_part(model_);
+    if (!pictures_of(job).empty()) {
+        add(encode(job, encoder, of(encoder)), encoder);
     }
-    add(transformer(job, of(Part::transformer)), Part::transformer);
-    add(vae_stages.back(), Part::vae);
+    StageMemory loop = transformer(job, of(Part::transformer));
+    if (previews(job)) {
+        add_memory(loop, decode(job, Part::tiny, of(Part::tiny)));
+    }
+    add(std::move(loop), Part::transformer);
+    add(decode(job, decoder, of(decoder)), decoder);
 
     for (const StageMemory& memory : plan.stages) {
         const auto combine = [&](uint64_t& peak, uint64_t bytes) {
@@ -148,7 +197,7 @@ MemoryPlan MemoryPlanner::plan(const Job& job, const std::array<Placement, kPart
 
 // Whether the device multiplies matrices faster when they are unpacked, and nobody minds.
 bool MemoryPlanner::may_unpack(Part part) const {
-    return part != Part::vae && device_.operations() == Operations::cuda && options_.unpack &&
+    return has_blocks(part) && device_.operations() == Operations::cuda && options_.unpack &&
            options_.type.empty();
 }
 
@@ -182,22 +231,22 @@ std::array<Placement, kParts> MemoryPlanner::choose(const Job& job) {
         if (bytes_at(Placement::device) <= limit) {
             return;
         }
-        placement = part != Part::vae && bytes_at(Placement::streamed) <= limit
-                        ? Placement::streamed
-                        : Placement::cpu;
+        placement = has_blocks(part) && bytes_at(Placement::streamed) <= limit ? Placement::streamed
+                                                                               : Placement::cpu;
     };
     if (model_.text_encoder && job.embeds_file.empty()) {
         choose_for(Part::text_encoder,
                    [&](Placement p) { return device_bytes(text_encoder(job, p)); });
     }
-    choose_for(Part::transformer, [&](Placement p) { return device_bytes(transformer(job, p)); });
-    choose_for(Part::vae, [&](Placement p) {
-        uint64_t peak = 0;
-        for (const StageMemory& memory : vae(job, p)) {
-            peak = std::max(peak, device_bytes(memory));
-        }
-        return peak;
-    });
+    for (const Part part : {Part::vae, Part::tiny}) {
+        choose_for(part, [&](Placement p) { return autoencoder_bytes(job, part, p); });
+    }
+    const uint64_t beside =
+        previews(job)
+            ? device_bytes(decode(job, Part::tiny, chosen[static_cast<size_t>(Part::tiny)]))
+            : 0;
+    choose_for(Part::transformer,
+               [&](Placement p) { return device_bytes(transformer(job, p)) + beside; });
     return chosen;
 }
 

@@ -30,9 +30,14 @@ class MemoryPlanner {
   private:
     bool may_unpack(Part part) const;
     Backend& backend(Placement placement);
+    template <typename Work>
+    StageMemory with_autoencoder(Part part, Placement placement, const Work& work);
     StageMemory text_encoder(const Job& job, Placement placement);
     StageMemory transformer(const Job& job, Placement placement);
-    std::vector<StageMemory> vae(const Job& job, Placement placement);
+    StageMemory encode(const Job& job, Part part, Placement placement);
+    StageMemory decode(const Job& job, Part part, Placement placement);
+    uint64_t autoencoder_bytes(const Job& job, Part part, Placement placement);
+    bool previews(const Job& job) const { return job.preview && model_.tiny; }
     std::string name_of(Placement placement);
     uint64_t device_limit() const;
 

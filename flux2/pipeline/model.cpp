@@ -45,6 +45,7 @@ Model open_model(const ModelFiles& files, const std::string& variant) {
     auto transformer = open_part(files.transformer, Component::transformer, "--diffusion-model");
     auto text_encoder = open_part(files.text_encoder, Component::text_encoder, "--llm");
     auto vae = open_part(files.vae, Component::vae, "--vae");
+    auto tiny = open_part(files.taesd, Component::tiny_autoencoder, "--taesd");
     check(transformer.has_value(), ErrorKind::bad_file,
           "no transformer: add --diffusion-model FILE, or -m FOLDER with one in it");
     look_in_file(text_encoder, Component::text_encoder, *transformer);
@@ -52,14 +53,19 @@ Model open_model(const ModelFiles& files, const std::string& variant) {
     const FileInfo info = describe(*transformer, wanted);
     check_fit(info, text_encoder);
     check_fit(info, vae);
-    check(vae.has_value(), ErrorKind::bad_file,
+    check_fit(info, tiny);
+    const bool tiny_decodes = tiny && !files.taesd_preview_only;
+    check(vae || tiny_decodes, ErrorKind::bad_file,
+          tiny ? "--taesd is for previews only and there is " : "",
           "no autoencoder: add --vae FILE (ae.safetensors of FLUX.2, or a GGUF made from it)");
     const TransformerSizes sizes = read_transformer_sizes(*transformer);
     const VariantChoice choice = decide_variant(*transformer, sizes, wanted);
     const SamplingDefaults defaults = sampling_defaults(*transformer, choice.variant);
     const TextConfig text = text_encoder ? read_text_config(*text_encoder) : TextConfig();
     return {.transformer = std::move(*transformer),
-            .vae = std::move(*vae),
+            .vae = std::move(vae),
+            .tiny = std::move(tiny),
+            .tiny_decodes = tiny_decodes,
             .text_encoder = std::move(text_encoder),
             .sizes = sizes,
             .variant = choice.variant,

@@ -14,7 +14,9 @@ namespace flux2 {
 
 struct Model {
     Checkpoint transformer;
-    Checkpoint vae;
+    std::optional<Checkpoint> vae;           // none when the tiny autoencoder does all
+    std::optional<Checkpoint> tiny;          // draws previews; none: a linear map does
+    bool tiny_decodes = false;               // and the picture itself
     std::optional<Checkpoint> text_encoder;  // none when features come from files only
     TransformerSizes sizes;
     Variant variant = Variant::klein;

@@ -172,6 +172,29 @@ void describe_text_encoder(FileInfo& info, const Checkpoint& checkpoint) {
     note_relatives(info, sizes);
 }
 
+void describe_vae(FileInfo& info, const VaeSizes& sizes) {
+    info.name = "FLUX.2 autoencoder";
+    info.partners = "every FLUX.2 transformer";
+    info.latent_channels = 4 * sizes.latent_channels;
+    if (sizes.decoder_widths != sizes.encoder_widths) {
+        info.name += ", small decoder";
+        info.notes.push_back(concat(
+            "its decoder is ", sizes.decoder_widths.front(), " to ", sizes.decoder_widths.back(),
+            " channels wide, its encoder ", sizes.encoder_widths.front(), " to ",
+            sizes.encoder_widths.back(), ": pictures are decoded faster, with little loss"));
+    }
+}
+
+void describe_tiny(FileInfo& info, const TinyAutoencoderSizes& sizes) {
+    info.name = "TAEF2, the tiny autoencoder of FLUX.2";
+    info.partners = "every FLUX.2 transformer, for previews and fast, rough pictures (--taesd)";
+    info.latent_channels = 4 * sizes.latent_channels;
+    if (!sizes.has_encoder) {
+        info.notes.push_back(
+            "holds the decoder alone: pictures to edit or to start from need --vae FILE beside it");
+    }
+}
+
 }  // namespace
 
 FileInfo describe(const Checkpoint& checkpoint, std::optional<Variant> option) {
@@ -195,9 +218,10 @@ FileInfo describe(const Checkpoint& checkpoint, std::optional<Variant> option) {
             describe_text_encoder(info, checkpoint);
             break;
         case Component::vae:
-            info.name = "FLUX.2 autoencoder";
-            info.partners = "every FLUX.2 transformer";
-            info.latent_channels = 4 * read_vae_sizes(checkpoint).latent_channels;
+            describe_vae(info, read_vae_sizes(checkpoint));
+            break;
+        case Component::tiny_autoencoder:
+            describe_tiny(info, read_tiny_autoencoder_sizes(checkpoint));
             break;
     }
     return info;
@@ -231,10 +255,10 @@ std::optional<std::string> misfit(const FileInfo& a, const FileInfo& b) {
                       b.path.string(), " gives ", b.text_width, "; ",
                       find_match(a.text_width).advice);
     }
-    if (is(b, Component::vae) && a.latent_channels != b.latent_channels) {
+    const bool makes_latents = is(b, Component::vae) || is(b, Component::tiny_autoencoder);
+    if (makes_latents && a.latent_channels != b.latent_channels) {
         return concat(a.path.string(), " works on ", a.latent_channels, " latent channels, ",
-                      b.path.string(), " makes ", b.latent_channels,
-                      "; use the FLUX.2 autoencoder");
+                      b.path.string(), " makes ", b.latent_channels, "; use the FLUX.2 ", b.part);
     }
     return std::nullopt;
 }

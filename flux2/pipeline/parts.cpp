@@ -15,6 +15,8 @@ const char* to_string(Part part) {
             return "transformer";
         case Part::vae:
             return "autoencoder";
+        case Part::tiny:
+            return "tiny autoencoder";
     }
     return "part";
 }
@@ -34,6 +36,14 @@ TextEncoderFacts text_encoder_facts(const TextConfig& text) {
     return {.layers = text.layers,
             .rope_theta = static_cast<float>(text.rope_theta),
             .eps = static_cast<float>(text.eps)};
+}
+
+Part encoding_part(const Model& model) {
+    return model.vae ? Part::vae : Part::tiny;
+}
+
+Part decoding_part(const Model& model) {
+    return model.tiny_decodes ? Part::tiny : Part::vae;
 }
 
 Parts::Parts(const Model& model, const LoadOptions& options)
@@ -60,17 +70,32 @@ Backend& Parts::backend(Part part) {
 }
 
 bool Parts::is_loaded(Part part) const {
-    return part == Part::text_encoder  ? text_encoder_ != nullptr
-           : part == Part::transformer ? transformer_ != nullptr
-                                       : vae_ != nullptr;
+    switch (part) {
+        case Part::text_encoder:
+            return text_encoder_ != nullptr;
+        case Part::transformer:
+            return transformer_ != nullptr;
+        case Part::vae:
+            return vae_ != nullptr;
+        case Part::tiny:
+            return tiny_ != nullptr;
+    }
+    return false;
+}
+
+// Unless all are to stay.
+void Parts::free_others(Part part) {
+    for (const Part other : kAllParts) {
+        if (other != part && other != Part::tiny && !options_.keep_loaded) {
+            free(other);
+        }
+    }
 }
 
 template <typename Make>
 void Parts::load(Part part, const Make& make) {
-    for (const Part other : {Part::text_encoder, Part::transformer, Part::vae}) {
-        if (other != part && !options_.keep_loaded) {
-            free(other);
-        }
+    if (part != Part::tiny) {
+        free_others(part);
     }
     if (is_loaded(part)) {
         return;
@@ -102,9 +127,26 @@ Transformer& Parts::transformer() {
 
 Vae& Parts::vae() {
     load(Part::vae, [&](const Backend& backend, const WeightOptions& weights) {
-        vae_ = std::make_unique<Vae>(backend, model_.vae, weights);
+        vae_ = std::make_unique<Vae>(backend, *model_.vae, weights);
     });
     return *vae_;
+}
+
+TinyAutoencoder& Parts::tiny() {
+    load(Part::tiny, [&](const Backend& backend, const WeightOptions& weights) {
+        tiny_ = std::make_unique<TinyAutoencoder>(backend, *model_.tiny, weights);
+    });
+    return *tiny_;
+}
+
+HostTensor Parts::encode(const HostTensor& pixels) {
+    free_others(encoding_part(model_));
+    return encoding_part(model_) == Part::tiny ? tiny().encode(pixels) : vae().encode(pixels);
+}
+
+HostTensor Parts::decode(const HostTensor& latents) {
+    free_others(decoding_part(model_));
+    return decoding_part(model_) == Part::tiny ? tiny().decode(latents) : vae().decode(latents);
 }
 
 MemoryUse Parts::memory() const {
@@ -118,6 +160,7 @@ MemoryUse Parts::memory() const {
     add(text_encoder_);
     add(transformer_);
     add(vae_);
+    add(tiny_);
     return use;
 }
 
@@ -132,11 +175,14 @@ void Parts::free(Part part) {
         case Part::vae:
             vae_.reset();
             break;
+        case Part::tiny:
+            tiny_.reset();
+            break;
     }
 }
 
 void Parts::free_all() {
-    for (const Part part : {Part::text_encoder, Part::transformer, Part::vae}) {
+    for (const Part part : kAllParts) {
         free(part);
     }
 }
@@ -147,15 +193,15 @@ std::string Parts::take_smaller_placement(Part part) {
         set_placement(part, Placement::device);
         return "its weights stay quantised";
     }
-    const bool streams = placement(part) == Placement::device && part != Part::vae;
+    const bool streams = placement(part) == Placement::device && has_blocks(part);
     set_placement(part, streams ? Placement::streamed : Placement::cpu);
     return streams ? "its blocks are streamed from RAM" : "it runs on the CPU";
 }
 
 bool Parts::make_room(Part part, const std::string& reason) {
     bool others = false;
-    for (const Part other : {Part::text_encoder, Part::transformer, Part::vae}) {
-        others = others || (other != part && is_loaded(other));
+    for (const Part other : kAllParts) {
+        others = others || (other != part && other != Part::tiny && is_loaded(other));
     }
     free_all();
     std::string next = "the other parts are freed first";

@@ -1,5 +1,6 @@
 // The networks of a model in memory: loaded when they are needed, one at a time unless all are to
-// stay, and put where there is room.
+// stay, and put where there is room. The tiny autoencoder is too small to count: it comes beside
+// the others and stays until everything goes.
 #pragma once
 
 #include <flux2/flux2.hpp>
@@ -7,6 +8,7 @@
 #include "base/log.hpp"
 #include "compute/backend.hpp"
 #include "models/text_encoder.hpp"
+#include "models/tiny_autoencoder.hpp"
 #include "models/transformer.hpp"
 #include "models/vae.hpp"
 #include "pipeline/model.hpp"
@@ -19,10 +21,16 @@
 
 namespace flux2 {
 
-enum class Part { text_encoder, transformer, vae };
-constexpr size_t kParts = 3;
+enum class Part { text_encoder, transformer, vae, tiny };
+constexpr size_t kParts = 4;
+inline constexpr std::array kAllParts = {Part::text_encoder, Part::transformer, Part::vae,
+                                         Part::tiny};
 
 const char* to_string(Part part);
+// Whether its weights can take turns on the device, block by block.
+inline bool has_blocks(Part part) {
+    return part == Part::text_encoder || part == Part::transformer;
+}
 
 // From the fastest to the smallest.
 enum class Placement {
@@ -35,6 +43,11 @@ enum class Placement {
 // How weights are to be held for a placement.
 WeightOptions weight_options(const LoadOptions& options, Placement placement);
 TextEncoderFacts text_encoder_facts(const TextConfig& text);
+
+// Which network makes latents of pictures: the autoencoder, where there is one.
+Part encoding_part(const Model& model);
+// Which one makes the picture.
+Part decoding_part(const Model& model);
 
 class Parts {
   public:
@@ -52,6 +65,10 @@ class Parts {
     TextEncoder& text_encoder();
     Transformer& transformer();
     Vae& vae();
+    TinyAutoencoder& tiny();
+    // By encoding_part and decoding_part, even a tiny one without others beside it.
+    HostTensor encode(const HostTensor& pixels);
+    HostTensor decode(const HostTensor& latents);
 
     // What the loaded parts have allocated.
     MemoryUse memory() const;
@@ -79,6 +96,7 @@ class Parts {
 
   private:
     static size_t index(Part part) { return static_cast<size_t>(part); }
+    void free_others(Part part);
     template <typename Make>
     void load(Part part, const Make& make);
     std::string take_smaller_placement(Part part);
@@ -90,10 +108,11 @@ class Parts {
     Backend device_;
     std::optional<Backend> cpu_;  // for parts that do not fit the device
     std::array<Placement, kParts> placement_ = {Placement::device, Placement::device,
-                                                Placement::device};
+                                                Placement::device, Placement::device};
     std::unique_ptr<TextEncoder> text_encoder_;
     std::unique_ptr<Transformer> transformer_;
     std::unique_ptr<Vae> vae_;
+    std::unique_ptr<TinyAutoencoder> tiny_;
     std::function<void(Part)> on_load_;
     double load_seconds_ = 0;
 };

@@ -92,6 +92,8 @@ struct Pipeline::Impl {
     Conditioning condition(const Job& job, Result& result, const Reporter& reporter);
     HostTensor encode_picture(const Image& image);
     void prepare_preview();
+    Image preview(const HostTensor& tokens, int64_t w, int64_t h);
+    void free_tiny();
     void note_memory(Result& result) const;
     HostTensor first_latents(const Job& job, const std::optional<HostTensor>& init);
     HostTensor denoise(const Job& job, const Conditioning& conditioning, const HostTensor& start,
@@ -123,7 +125,7 @@ void Pipeline::Impl::check_memory(const Job& job) {
     check(plan.host_peak <= ram, ErrorKind::out_of_memory, "a picture of ", job.width, "x",
           job.height, " does not fit:", would_need(), " and this machine has ", gigabytes(ram),
           "; make it smaller");
-    for (const Part part : {Part::text_encoder, Part::transformer, Part::vae}) {
+    for (const Part part : kAllParts) {
         const Placement chosen = placement[static_cast<size_t>(part)];
         if (chosen != parts.placement(part)) {
             parts.set_placement(part, chosen);
@@ -153,7 +155,7 @@ void Pipeline::Impl::prepare_features(const std::vector<PromptKey>& prompts,
 }
 
 HostTensor Pipeline::Impl::encode_picture(const Image& image) {
-    return parts.run(Part::vae, [&] { return parts.vae().encode(to_planes(image)); });
+    return parts.run(encoding_part(model), [&] { return parts.encode(to_planes(image)); });
 }
 
 // Text features and encoded references.
@@ -181,7 +183,7 @@ Conditioning Pipeline::Impl::condition(const Job& job, Result& result, const Rep
 
     const WorkTimer encoding_references(parts);
     for (size_t i = 0; i < job.references.size(); ++i) {
-        const BlockWatch watch(parts.backend(Part::vae), [&](double share) {
+        const BlockWatch watch(parts.backend(encoding_part(model)), [&](double share) {
             reporter.report({.stage = Stage::encode_references,
                              .what = "",
                              .share = (static_cast<double>(i) + share) /
@@ -200,14 +202,48 @@ void Pipeline::Impl::note_memory(Result& result) const {
 }
 
 void Pipeline::Impl::prepare_preview() {
+    if (model.tiny) {
+        parts.run(Part::tiny, [&] { parts.tiny(); });
+        return;
+    }
     if (preview_map) {
         return;
     }
-    const std::string key = concat("preview\n", version(), "\n", identity(model.vae.source()));
+    const std::string key = concat("preview\n", version(), "\n", identity(model.vae->source()));
     preview_map = cache.find(key);
     if (!preview_map) {
         preview_map = parts.run(Part::vae, [&] { return fit_preview(parts.vae()); });
         cache.store(key, *preview_map);
+    }
+}
+
+// The picture of tokens that are free of noise. The transformer may be at work: it stays where it
+// is.
+Image Pipeline::Impl::preview(const HostTensor& tokens, int64_t w, int64_t h) {
+    if (!model.tiny) {
+        return draw_preview(*preview_map, tokens, w, h);
+    }
+    const auto decode = [&] {
+        const BlockWatch silent(parts.backend(Part::tiny), {});
+        return from_planes(parts.tiny().decode(from_tokens(tokens, w, h)));
+    };
+    try {
+        return decode();
+    } catch (const Error& error) {
+        if (error.kind() != ErrorKind::out_of_memory || parts.backend(Part::tiny).is_cpu()) {
+            throw;
+        }
+        log(LogLevel::warning,
+            concat("not enough memory for previews (", error.what(), "): they run on the CPU"));
+    }
+    parts.set_placement(Part::tiny, Placement::cpu);
+    return decode();
+}
+
+// When others need the memory.
+void Pipeline::Impl::free_tiny() {
+    if (!options.keep_loaded) {
+        parts.free(Part::tiny);
     }
 }
 
@@ -257,8 +293,8 @@ HostTensor Pipeline::Impl::denoise(const Job& job, const Conditioning& condition
             for (size_t j = 0; j < clean.data.size(); ++j) {
                 clean.data[j] -= job.sigmas[i + 1] * velocity.data[j];
             }
-            const Image preview = draw_preview(*preview_map, clean, w, h);
-            step.preview = &preview;
+            const Image picture = preview(clean, w, h);
+            step.preview = &picture;
             reporter.report(step);
             step.preview = nullptr;
         });
@@ -286,6 +322,8 @@ Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
     }
     if (job.preview) {
         prepare_preview();
+    } else {
+        free_tiny();
     }
     const HostTensor start = first_latents(job, init);
     note_memory(result);
@@ -301,12 +339,15 @@ Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
     // 4. Pixels.
     const WorkTimer decoding(parts);
     const HostTensor latents = from_tokens(tokens, job.latent_w(), job.latent_h());
-    result.image = parts.run(Part::vae, [&] {
-        Vae& vae = parts.vae();
-        const BlockWatch watch(parts.backend(Part::vae), [&](double share) {
+    const Part decoder = decoding_part(model);
+    if (decoder != Part::tiny) {
+        free_tiny();
+    }
+    result.image = parts.run(decoder, [&] {
+        const BlockWatch watch(parts.backend(decoder), [&](double share) {
             reporter.report({.stage = Stage::decode, .what = "", .share = share});
         });
-        return from_planes(vae.decode(latents));
+        return from_planes(parts.decode(latents));
     });
     result.timings.decode = decoding.seconds();
     result.timings.load = parts.load_seconds() - loaded;

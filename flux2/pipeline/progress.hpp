@@ -24,18 +24,20 @@ class Reporter {
     const Progress& progress_;
 };
 
-// Hands the progress of computations on while it lives.
+// Hands the progress of computations on while it lives; then whoever had it before gets it again.
 class BlockWatch {
   public:
-    BlockWatch(Backend& backend, std::function<void(double share)> on_share) : backend_(backend) {
+    BlockWatch(Backend& backend, std::function<void(double share)> on_share)
+        : backend_(backend), before_(backend.on_progress()) {
         backend_.set_on_progress(std::move(on_share));
     }
-    ~BlockWatch() { backend_.set_on_progress({}); }
+    ~BlockWatch() { backend_.set_on_progress(std::move(before_)); }
     BlockWatch(const BlockWatch&) = delete;
     BlockWatch& operator=(const BlockWatch&) = delete;
 
   private:
     Backend& backend_;
+    std::function<void(double share)> before_;
 };
 
 // Tells what is being loaded while it lives.

@@ -192,7 +192,13 @@ int64_t check_features(const Request& request, const Model& model, const Job& jo
     return n;
 }
 
-void resolve_pictures(const Request& request, Job& job) {
+void resolve_pictures(const Request& request, const Model& model, Job& job) {
+    const bool can_encode = model.vae || read_tiny_autoencoder_sizes(*model.tiny).has_encoder;
+    check(can_encode || (request.references.empty() && !request.init), ErrorKind::bad_file,
+          "references and pictures to start from must be encoded, and ",
+          can_encode ? "" : model.tiny->file(),
+          " holds the decoder alone; add the autoencoder with --vae FILE, or give a TAEF2 file "
+          "with both halves");
     const int64_t max_pixels =
         request.references.size() == 1 ? kOneReferencePixels : kEachReferencePixels;
     for (const Image& reference : request.references) {
@@ -228,7 +234,7 @@ Job resolve(const Request& request, const Model& model) {
     resolve_size(request, model, job);
     resolve_steps(request, model, job);
     resolve_guidance(request, model, job);
-    resolve_pictures(request, job);
+    resolve_pictures(request, model, job);
     job.generator = parse_generator(request.generator);
     // The reference draws its random seeds below 2^31 too.
     job.seed = request.seed.value_or(std::random_device{}() & 0x7fffffffu);

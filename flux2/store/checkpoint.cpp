@@ -39,6 +39,8 @@ TensorPlace place(Component component, std::string_view name) {
             return place_text_encoder_tensor(name);
         case Component::vae:
             return place_vae_tensor(name);
+        case Component::tiny_autoencoder:
+            return place_tiny_tensor(name);
     }
     fail(ErrorKind::internal, "unknown component");
 }

@@ -46,6 +46,9 @@ class List {
         tensors_.push_back({name + ".weight", {kernel, kernel, in, out}});
         vector(name + ".bias", out);
     }
+    void kernel(const std::string& name, int64_t in, int64_t out, int64_t size) {
+        tensors_.push_back({name + ".weight", {size, size, in, out}});
+    }
     void norm(const std::string& name, int64_t n) {
         vector(name + ".weight", n);
         vector(name + ".bias", n);
@@ -115,6 +118,22 @@ void add_decoder(List& list, const VaeSizes& sizes) {
     list.conv("decoder.conv_out", channels, 3, 3);
 }
 
+// Layers [first, end) of a half of TAEF2, each a block.
+void add_tiny_blocks(List& list, const TinyAutoencoderSizes& sizes, const std::string& half,
+                     int first, int end, bool pools) {
+    for (int layer = first; layer < end; ++layer) {
+        const std::string block = half + std::to_string(layer);
+        for (const char* conv : {".conv.0", ".conv.2", ".conv.4"}) {
+            list.conv(block + conv, sizes.width, sizes.width, 3);
+        }
+        if (pools) {
+            list.kernel(block + ".pool.0", sizes.width, sizes.pool_width, 1);
+            list.norm(block + ".pool.1", sizes.pool_width);
+            list.kernel(block + ".pool.3", sizes.pool_width, sizes.width, 1);
+        }
+    }
+}
+
 std::vector<ExpectedTensor> inventory_of(const Checkpoint& checkpoint) {
     switch (checkpoint.component()) {
         case Component::transformer:
@@ -123,6 +142,8 @@ std::vector<ExpectedTensor> inventory_of(const Checkpoint& checkpoint) {
             return inventory(read_text_encoder_sizes(checkpoint));
         case Component::vae:
             return inventory(read_vae_sizes(checkpoint));
+        case Component::tiny_autoencoder:
+            return inventory(read_tiny_autoencoder_sizes(checkpoint));
     }
     fail(ErrorKind::internal, "unknown component");
 }
@@ -186,6 +207,19 @@ VaeSizes read_vae_sizes(const Checkpoint& checkpoint) {
             width(checkpoint, "encoder.down." + n + ".block.0.conv1.bias");
         sizes.decoder_widths[level] = width(checkpoint, "decoder.up." + n + ".block.0.conv1.bias");
     }
+    return sizes;
+}
+
+TinyAutoencoderSizes read_tiny_autoencoder_sizes(const Checkpoint& checkpoint) {
+    TinyAutoencoderSizes sizes;
+    const Shape& conv_in = checkpoint.get("decoder.1.weight").shape;
+    sizes.latent_channels = positive(checkpoint, "decoder.1.weight", conv_in.ne[2]);
+    sizes.width = positive(checkpoint, "decoder.1.weight", conv_in.ne[3]);
+    sizes.pool_width = width(checkpoint, "decoder.3.pool.1.weight");
+    const std::vector<ModelTensor>& tensors = checkpoint.tensors();
+    sizes.has_encoder = std::any_of(tensors.begin(), tensors.end(), [](const ModelTensor& tensor) {
+        return tensor.name.starts_with("encoder.");
+    });
     return sizes;
 }
 
@@ -261,6 +295,34 @@ std::vector<ExpectedTensor> inventory(const VaeSizes& sizes) {
     // Of the latent after 2x2 pixels became channels.
     list.vector("bn.running_mean", 4 * sizes.latent_channels);
     list.vector("bn.running_var", 4 * sizes.latent_channels);
+    return list.take();
+}
+
+std::vector<ExpectedTensor> inventory(const TinyAutoencoderSizes& sizes) {
+    List list;
+    const auto add = [&](const std::string& half, int first, int end, bool pools = false) {
+        add_tiny_blocks(list, sizes, half, first, end, pools);
+    };
+    if (sizes.has_encoder) {
+        list.conv("encoder.0", 3, sizes.width, 3);
+        add("encoder.", 1, 2);
+        list.kernel("encoder.2", sizes.width, sizes.width, 3);
+        add("encoder.", 3, 6);
+        list.kernel("encoder.6", sizes.width, sizes.width, 3);
+        add("encoder.", 7, 10);
+        list.kernel("encoder.10", sizes.width, sizes.width, 3);
+        add("encoder.", 11, 14, /*pools=*/true);
+        list.conv("encoder.14", sizes.width, sizes.latent_channels, 3);
+    }
+    list.conv("decoder.1", sizes.latent_channels, sizes.width, 3);
+    add("decoder.", 3, 6, /*pools=*/true);
+    list.kernel("decoder.7", sizes.width, sizes.width, 3);
+    add("decoder.", 8, 11);
+    list.kernel("decoder.12", sizes.width, sizes.width, 3);
+    add("decoder.", 13, 16);
+    list.kernel("decoder.17", sizes.width, sizes.width, 3);
+    add("decoder.", 18, 19);
+    list.conv("decoder.19", sizes.width, 3, 3);
     return list.take();
 }
 

@@ -44,6 +44,14 @@ struct VaeSizes {
     std::array<int64_t, kLevels> decoder_widths = {};
 };
 
+// TAEF2.
+struct TinyAutoencoderSizes {
+    int64_t latent_channels = 0;
+    int64_t width = 0;         // of nearly all layers
+    int64_t pool_width = 0;    // inside the pools at the lowest resolution
+    bool has_encoder = false;  // files with the decoder alone are common
+};
+
 // Qwen3 normalises queries and keys, Mistral does not.
 TextFamily text_family(const Checkpoint& text_encoder);
 
@@ -52,6 +60,7 @@ TransformerSizes read_transformer_sizes(const Checkpoint& checkpoint);
 // Mistral's head size is in no shape; it comes from the file's keys or its configuration.
 TextEncoderSizes read_text_encoder_sizes(const Checkpoint& checkpoint);
 VaeSizes read_vae_sizes(const Checkpoint& checkpoint);
+TinyAutoencoderSizes read_tiny_autoencoder_sizes(const Checkpoint& checkpoint);
 
 struct ExpectedTensor {
     std::string name;
@@ -62,6 +71,7 @@ struct ExpectedTensor {
 std::vector<ExpectedTensor> inventory(const TransformerSizes& sizes);
 std::vector<ExpectedTensor> inventory(const TextEncoderSizes& sizes);
 std::vector<ExpectedTensor> inventory(const VaeSizes& sizes);
+std::vector<ExpectedTensor> inventory(const TinyAutoencoderSizes& sizes);
 
 // Reads the sizes of whatever the checkpoint is, checks every tensor against the inventory, and
 // returns the expected tensors that are there. Throws bad_file on the first that is missing or has

@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -19,6 +20,12 @@ constexpr std::string_view kUseTextEncoder =
     "klein 4B reads prompts with Qwen3-4B, klein 9B with Qwen3-8B, dev with Mistral Small 3.2";
 constexpr std::string_view kUseVae =
     "FLUX.2 has its own autoencoder, ae.safetensors or flux2-vae.safetensors";
+constexpr std::string_view kUseTiny =
+    "FLUX.2 has its own tiny autoencoder, TAEF2, such as taef2.safetensors";
+
+// What stands before the layers' numbers in files of tiny autoencoders, half by half.
+constexpr std::array<std::string_view, 3> kTinyDecoders = {"", "decoder.", "taesd_decoder."};
+constexpr std::array<std::string_view, 3> kTinyEncoders = {"", "encoder.", "taesd_encoder."};
 
 // Something people also have, told by a mark in the name of any of its tensors.
 struct Stranger {
@@ -55,8 +62,6 @@ constexpr std::array kStrangers = {
     Stranger{"v.blk.0.", "the picture encoder of a language model", kUseTextEncoder},
     Stranger{"layers.0.pre_feedforward_layernorm.", "a Gemma language model", kUseTextEncoder},
     Stranger{"blk.0.post_ffw_norm.", "a Gemma language model", kUseTextEncoder},
-    Stranger{"3.pool.0.weight", "a TAEF2 autoencoder, made for previews", kUseVae},
-    Stranger{"layers.2.pool.0.weight", "a TAEF2 autoencoder, made for previews", kUseVae},
 };
 
 using Tensors = std::vector<const TensorInfo*>;
@@ -117,6 +122,17 @@ bool is_mistral(const LanguageModel& model) {
            model.q_bias == nullptr && model.q->shape.ne[1] < model.embeddings->shape.ne[0];
 }
 
+// The first of these prefixes under which there is such a tensor.
+const TensorInfo* find_under(const Names& names, std::span<const std::string_view> prefixes,
+                             std::string_view name) {
+    for (const std::string_view prefix : prefixes) {
+        if (const TensorInfo* found = names.find(concat(prefix, name))) {
+            return found;
+        }
+    }
+    return nullptr;
+}
+
 std::optional<RecognisedPart> find_part(const Names& names) {
     if (names.has("double_stream_modulation_img.lin.weight")) {
         return RecognisedPart{Component::transformer, Naming::original, {}};
@@ -134,10 +150,41 @@ std::optional<RecognisedPart> find_part(const Names& names) {
     if (names.has("blk.0.attn_q_norm.weight")) {
         return RecognisedPart{Component::text_encoder, Naming::llama_cpp, {}};
     }
+    // The blocks with pools at the lowest resolution are what no other tiny autoencoder has.
+    if (find_under(names, kTinyDecoders, "3.pool.0.weight") != nullptr) {
+        return RecognisedPart{Component::tiny_autoencoder, Naming::original, {}};
+    }
+    if (names.has("decoder.layers.2.pool.0.weight")) {
+        return RecognisedPart{Component::tiny_autoencoder, Naming::diffusers, {}};
+    }
     if (const LanguageModel model = find_language_model(names); is_mistral(model)) {
         return RecognisedPart{Component::text_encoder, model.naming, {}};
     }
     return std::nullopt;
+}
+
+// Tiny autoencoders of other models, and half of the right one. Empty when it is none of them.
+std::string name_tiny_autoencoder(const Names& names) {
+    if (find_under(names, kTinyEncoders, "11.pool.0.weight") != nullptr ||
+        names.has("encoder.layers.11.pool.0.weight")) {
+        return "is the encoder of TAEF2 without its decoder; use taef2_decoder.safetensors, or "
+               "taef2.safetensors, which holds both";
+    }
+    const TensorInfo* conv_in = find_under(names, kTinyDecoders, "1.weight");
+    const TensorInfo* block = find_under(names, kTinyDecoders, "3.conv.0.weight");
+    if (names.has("decoder.layers.2.conv.0.weight")) {
+        conv_in = names.find("decoder.layers.0.weight");
+        block = conv_in;
+    }
+    if (conv_in == nullptr || block == nullptr) {
+        return {};
+    }
+    const int64_t channels = conv_in->shape.ne[2];
+    const char* owner = channels == 4    ? "Stable Diffusion or SDXL (TAESD, TAESDXL)"
+                        : channels == 16 ? "FLUX.1 or Stable Diffusion 3 (TAEF1, TAESD3)"
+                                         : "another model";
+    return concat("is a tiny autoencoder of ", owner, ", with ", channels, " latent channels; ",
+                  kUseTiny);
 }
 
 std::string name_vae(const TensorInfo& decoder_conv_in) {
@@ -149,14 +196,28 @@ std::string name_vae(const TensorInfo& decoder_conv_in) {
                   " latent channels, no bn.running_mean); ", kUseVae);
 }
 
+// A decoder without prefix, encoder and statistics: that of FLUX.2 can be had with them.
+std::string name_bare_decoder(const TensorInfo& conv_in) {
+    constexpr int64_t kLatentChannels = 32;
+    if (conv_in.shape.ne[2] != kLatentChannels) {
+        return name_vae(conv_in);
+    }
+    return "is the autoencoder's decoder alone, without its encoder and without the statistics of "
+           "latents (bn.running_mean) that decoding needs; use "
+           "full_encoder_small_decoder.safetensors of the same repository, or ae.safetensors";
+}
+
 // What remains when nothing of FLUX.2 was found: kinds that show by what they lack.
 std::string name_remains(const Names& names) {
     if (const TensorInfo* conv_in = names.find("decoder.conv_in.weight")) {
         return name_vae(*conv_in);
     }
-    if (names.has("conv_in.weight") && names.has("up.3.block.0.conv1.weight")) {
-        return "is a decoder without its encoder; use the whole autoencoder, ae.safetensors or "
-               "full_encoder_small_decoder.safetensors";
+    const TensorInfo* conv_in = names.find("conv_in.weight");
+    if (conv_in != nullptr && names.has("up.3.block.0.conv1.weight")) {
+        return name_bare_decoder(*conv_in);
+    }
+    if (std::string tiny = name_tiny_autoencoder(names); !tiny.empty()) {
+        return tiny;
     }
     if (find_language_model(names).q != nullptr) {
         return concat("is a language model, but neither Qwen3 nor Mistral Small; ",
@@ -175,6 +236,8 @@ const char* to_string(Component component) {
             return "text encoder";
         case Component::vae:
             return "autoencoder";
+        case Component::tiny_autoencoder:
+            return "tiny autoencoder";
     }
     return "?";
 }

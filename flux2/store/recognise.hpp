@@ -9,7 +9,7 @@
 
 namespace flux2 {
 
-enum class Component { transformer, text_encoder, vae };
+enum class Component { transformer, text_encoder, vae, tiny_autoencoder };
 enum class Naming { original, diffusers, hugging_face, llama_cpp };
 
 const char* to_string(Component component);
@@ -22,8 +22,8 @@ struct RecognisedPart {
 };
 
 struct Identity {
-    // Transformer, text encoder, autoencoder in this order; several in all-in-one checkpoints,
-    // which tell them apart by prefixes. Empty: no part of FLUX.2.
+    // In the order of Component; several in all-in-one checkpoints, which tell them apart by
+    // prefixes. Empty: no part of FLUX.2.
     std::vector<RecognisedPart> parts;
     // Then: "is a FLUX.1 transformer (vector_in.in_layer.weight); use ...". Empty when the file is
     // of no kind this program has heard of.

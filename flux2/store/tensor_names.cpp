@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kTextEncoders = "text_encoders.";
 
 // In a pattern `#` stands for a number and a closing `*` for the rest of the name. In the target
-// `#` and `*` repeat what was matched, in order, and `~` is 3 minus the number.
+// `#` and `*` repeat what was matched, in order, `~` is 3 minus the number and `+` 1 plus it.
 struct Rule {
     std::string_view from;
     std::string_view to;
@@ -132,6 +132,16 @@ constexpr std::array kVaeRules = {
     Rule{"decoder.mid_block.attentions.0.proj_attn.*", "decoder.mid.attn_1.proj_out.*"},
 };
 
+// Of TAEF2. In the target `+` is the number plus 1: diffusers does not count the clamp that the
+// decoder begins with.
+constexpr std::array kTinyRules = {
+    Rule{"taesd_encoder.*", "encoder.*"},
+    Rule{"taesd_decoder.*", "decoder.*"},
+    Rule{"encoder.layers.*", "encoder.*"},
+    Rule{"decoder.layers.#.*", "decoder.+.*"},
+    Rule{"#.*", "decoder.#.*"},
+};
+
 // What the wildcards of a pattern matched, in order; nothing when the name does not fit.
 std::optional<std::vector<std::string_view>> match(std::string_view pattern,
                                                    std::string_view name) {
@@ -170,6 +180,10 @@ std::string substitute(std::string_view target, const std::vector<std::string_vi
             // Autoencoders have four levels. Any other number gives a name that fits nothing.
             const std::string_view level = matched[next++];
             name += level.size() == 1 && level <= "3" ? std::to_string('3' - level[0]) : "?";
+        } else if (c == '+') {
+            // At most two digits: what is longer is no layer, and fits nothing.
+            const std::string number(matched[next++]);
+            name += number.size() <= 2 ? std::to_string(std::stoi(number) + 1) : "?";
         } else {
             name += c;
         }
@@ -234,6 +248,10 @@ TensorPlace place_text_encoder_tensor(std::string_view name) {
 
 TensorPlace place_vae_tensor(std::string_view name) {
     return place(kVaeRules, name);
+}
+
+TensorPlace place_tiny_tensor(std::string_view name) {
+    return place(kTinyRules, name);
 }
 
 }  // namespace flux2

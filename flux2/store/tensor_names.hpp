@@ -27,5 +27,8 @@ std::string_view strip_prefix(std::string_view name);
 TensorPlace place_transformer_tensor(std::string_view name);
 TensorPlace place_text_encoder_tensor(std::string_view name);
 TensorPlace place_vae_tensor(std::string_view name);
+// Of a tiny autoencoder. Ours are decoder.N and encoder.N, where N counts all layers of the
+// original; a name that begins with a number belongs to a file with the decoder alone.
+TensorPlace place_tiny_tensor(std::string_view name);
 
 }  // namespace flux2

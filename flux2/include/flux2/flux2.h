@@ -114,6 +114,10 @@ typedef struct flux2_model_files {
     const char* vae;
     const char* choice;  // set by flux2_find_model: one line, what was taken and over what
     void* memory;        // the library's own: where found texts lie
+    // TAEF2, the tiny autoencoder: draws previews and, fast and roughly, pictures; then the
+    // autoencoder may be null. Null: none.
+    const char* taesd;
+    size_t taesd_preview_only;  // not 0: leaves pictures to the autoencoder
 } flux2_model_files;
 
 void flux2_model_files_init(flux2_model_files* files, size_t size);

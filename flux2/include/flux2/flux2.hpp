@@ -29,15 +29,19 @@ namespace flux2 {
 
 // The three parts, each a GGUF or safetensors file, a shard of several, or a folder with one
 // checkpoint. A part that is not named is taken from the transformer's file when that holds it. The
-// text encoder may be missing when features come from a file, the autoencoder never.
+// text encoder may be missing when features come from a file, the autoencoder when there is TAEF2.
 struct ModelFiles {
     std::filesystem::path transformer, text_encoder, vae;
+    // TAEF2, the tiny autoencoder: draws previews and, fast and roughly, the picture itself. It
+    // encodes pictures when there is no autoencoder for that. Empty: none.
+    std::filesystem::path taesd = {};
+    bool taesd_preview_only = false;  // leaves the picture to the autoencoder
 };
 
 // What a file is, from its header alone.
 struct FileInfo {
     std::filesystem::path path;
-    std::string part;    // "transformer", "text encoder" or "autoencoder"
+    std::string part;    // "transformer", "text encoder", "autoencoder" or "tiny autoencoder"
     std::string name;    // "FLUX.2 klein 4B"
     std::string format;  // "GGUF" or "safetensors"
     std::string naming;  // whose tensor names: "original", "diffusers", ...
@@ -50,7 +54,7 @@ struct FileInfo {
     int64_t n_parameters = 0;
     uint64_t size_bytes = 0;
     int64_t text_width = 0;       // of the features a transformer takes or an encoder gives
-    int64_t latent_channels = 0;  // of a token, for transformer and autoencoder
+    int64_t latent_channels = 0;  // of a token, for transformer and autoencoders
     std::string variant;          // transformer: "klein", "base", "kv" or "dev"
     std::string variant_reason;   // how that is known
     bool distilled = false;       // made for few steps without guidance
@@ -138,7 +142,7 @@ struct Step {
     std::string what;                // the part that is loaded
     double share = 0;                // of the stage that is done, 0..1
     int step = 0, n_steps = 0;       // denoising: steps that are done
-    const Image* preview = nullptr;  // the picture so far, a fraction of its size
+    const Image* preview = nullptr;  // the picture so far; a fraction of its size without TAEF2
 };
 
 // Called often, from the thread that generates. Return false to cancel.

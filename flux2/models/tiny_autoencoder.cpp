@@ -1,0 +1,259 @@
+#include "models/tiny_autoencoder.hpp"
+
+#include "base/check.hpp"
+#include "models/vae.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace flux2 {
+namespace {
+
+constexpr int kPoolGroups = 4;
+constexpr float kPoolEps = 1e-5f;
+constexpr float kClamp = 3;    // latents stay between -3 and 3
+constexpr size_t kStages = 4;  // 1, 2, 4 and 8 times smaller than the picture
+
+struct Pool {
+    ggml_tensor* widen = nullptr;  // empty in blocks without one
+    GroupNorm norm;
+    ggml_tensor* narrow = nullptr;
+};
+
+struct Block {
+    Pool pool;
+    std::array<Conv, 3> conv;
+};
+
+struct Stage {
+    std::vector<Block> blocks;
+    ggml_tensor* resample = nullptr;  // to the next stage; empty at the last
+};
+
+}  // namespace
+
+struct TinyNetwork {
+    struct {
+        Conv conv_in, conv_out;
+        std::array<Stage, kStages> stages;
+    } encoder, decoder;  // in the order of computation
+};
+
+namespace {
+
+// ---- Weights ----
+
+Conv load_conv(Weights& w, const std::string& name, int64_t in, int64_t out) {
+    return {.weight = w.kernel(name + ".weight", {3, 3, in, out}),
+            .bias = w.vector(name + ".bias", out)};
+}
+
+Pool load_pool(Weights& w, const TinyAutoencoderSizes& s, const std::string& name) {
+    return {.widen = w.kernel(name + ".0.weight", {1, 1, s.width, s.pool_width}),
+            .norm = {.weight = w.vector(name + ".1.weight", s.pool_width),
+                     .bias = w.vector(name + ".1.bias", s.pool_width)},
+            .narrow = w.kernel(name + ".3.weight", {1, 1, s.pool_width, s.width})};
+}
+
+Block load_block(Weights& w, const TinyAutoencoderSizes& s, const std::string& name, bool pools) {
+    return {.pool = pools ? load_pool(w, s, name + ".pool") : Pool{},
+            .conv = {load_conv(w, name + ".conv.0", s.width, s.width),
+                     load_conv(w, name + ".conv.2", s.width, s.width),
+                     load_conv(w, name + ".conv.4", s.width, s.width)}};
+}
+
+// Where a stage's layers lie in the original's sequence.
+struct StageLayers {
+    int first_block, n_blocks;
+    int resample;  // 0: none
+    bool pools;
+};
+constexpr std::array<StageLayers, kStages> kEncoderLayers = {
+    {{1, 1, 2, false}, {3, 3, 6, false}, {7, 3, 10, false}, {11, 3, 0, true}}};
+constexpr std::array<StageLayers, kStages> kDecoderLayers = {
+    {{3, 3, 7, true}, {8, 3, 12, false}, {13, 3, 17, false}, {18, 1, 0, false}}};
+
+void load_stages(Weights& w, const TinyAutoencoderSizes& s, const std::string& half,
+                 const std::array<StageLayers, kStages>& layers,
+                 std::array<Stage, kStages>& stages) {
+    const auto name = [&](int layer) { return half + std::to_string(layer); };
+    for (size_t i = 0; i < kStages; ++i) {
+        for (int j = 0; j < layers[i].n_blocks; ++j) {
+            stages[i].blocks.push_back(
+                load_block(w, s, name(layers[i].first_block + j), layers[i].pools));
+        }
+        if (layers[i].resample != 0) {
+            stages[i].resample =
+                w.kernel(name(layers[i].resample) + ".weight", {3, 3, s.width, s.width});
+        }
+    }
+}
+
+void load_network(Weights& w, const TinyAutoencoderSizes& s, TinyNetwork& n) {
+    if (s.has_encoder) {
+        n.encoder.conv_in = load_conv(w, "encoder.0", 3, s.width);
+        load_stages(w, s, "encoder.", kEncoderLayers, n.encoder.stages);
+        n.encoder.conv_out = load_conv(w, "encoder.14", s.width, s.latent_channels);
+    }
+    n.decoder.conv_in = load_conv(w, "decoder.1", s.latent_channels, s.width);
+    load_stages(w, s, "decoder.", kDecoderLayers, n.decoder.stages);
+    n.decoder.conv_out = load_conv(w, "decoder.19", s.width, 3);
+}
+
+// ---- Graph ----
+
+// Kernels that come without a bias get zeros from one vector, which is as long as any needs.
+struct Zeros {
+    ggml_tensor* vector;
+
+    Conv bias_for(Graph& g, ggml_tensor* kernel) const {
+        return {kernel, ggml_view_1d(g, vector, kernel->ne[3], 0)};
+    }
+};
+
+Picture block(Graph& g, const Block& w, const Zeros& zeros, Picture x) {
+    if (w.pool.widen != nullptr) {
+        const Picture wide = conv(g, zeros.bias_for(g, w.pool.widen), x);
+        const Picture pooled = group_norm_relu(g, w.pool.norm, wide, kPoolGroups, kPoolEps);
+        x = conv_add(g, zeros.bias_for(g, w.pool.narrow), pooled, x);
+    }
+    Picture h = relu(g, conv(g, w.conv[0], x));
+    h = relu(g, conv(g, w.conv[1], h));
+    h = relu(g, conv_add(g, w.conv[2], h, x));
+    g.end_block({h.tensor});
+    return h;
+}
+
+// pixels [w, h, 3] in -1..1 -> [w/8, h/8, latent channels]
+ggml_tensor* encode_graph(Graph& g, const TinyNetwork& n, const Zeros& zeros, ggml_tensor* pixels,
+                          PictureForm form) {
+    const auto& e = n.encoder;
+    Picture x = conv(g, e.conv_in, from_planes(g, ggml_scale_bias(g, pixels, 0.5f, 0.5f), form));
+    for (const Stage& stage : e.stages) {
+        for (const Block& w : stage.blocks) {
+            x = block(g, w, zeros, x);
+        }
+        if (stage.resample != nullptr) {
+            x = conv_down_centred(g, zeros.bias_for(g, stage.resample), x);
+        }
+    }
+    return to_planes(g, conv(g, e.conv_out, x));
+}
+
+// latents [w/8, h/8, latent channels] -> [w, h, 3] in -1..1
+ggml_tensor* decode_graph(Graph& g, const TinyNetwork& n, const Zeros& zeros, ggml_tensor* latents,
+                          PictureForm form) {
+    const auto& d = n.decoder;
+    latents = ggml_scale(g, ggml_tanh(g, ggml_scale(g, latents, 1 / kClamp)), kClamp);
+    Picture x = relu(g, conv(g, d.conv_in, from_planes(g, latents, form)));
+    for (const Stage& stage : d.stages) {
+        for (const Block& w : stage.blocks) {
+            x = block(g, w, zeros, x);
+        }
+        if (stage.resample != nullptr) {
+            x = conv_up(g, zeros.bias_for(g, stage.resample), x);
+        }
+    }
+    return ggml_scale_bias(g, to_planes(g, conv(g, d.conv_out, x)), 2, -1);
+}
+
+}  // namespace
+
+struct TinyAutoencoder::Plan {
+    Plan(const Backend& backend, size_t max_nodes) : graph(backend, max_nodes) {}
+
+    Graph graph;
+    bool decoding = false;
+    std::array<int64_t, 4> input_ne = {};
+    ggml_tensor *input = nullptr, *output = nullptr;
+};
+
+TinyAutoencoder::TinyAutoencoder(const Backend& backend, const Checkpoint& checkpoint,
+                                 const WeightOptions& options)
+    : backend_(backend),
+      file_(checkpoint.file()),
+      sizes_(read_tiny_autoencoder_sizes(checkpoint)),
+      weights_(backend, checkpoint, options),
+      network_(std::make_unique<TinyNetwork>()) {
+    constexpr int64_t kChannelsAtOnce = 8;  // what the CUDA form reads
+    check(sizes_.pool_width % kPoolGroups == 0, ErrorKind::bad_file, file_, ": its pools are ",
+          sizes_.pool_width, " channels wide, which do not divide into ", kPoolGroups,
+          " groups; the file is broken");
+    load_network(weights_, sizes_, *network_);
+    // Whoever asks for F32 does not want pixels in F16.
+    const bool suits_cuda = options.type != TensorType::f32 && sizes_.width % kChannelsAtOnce == 0;
+    form_ = picture_form(backend) == PictureForm::cuda && !suits_cuda ? PictureForm::stock
+                                                                      : picture_form(backend);
+    weights_.load();
+}
+
+TinyAutoencoder::~TinyAutoencoder() = default;
+
+TinyAutoencoder::Plan& TinyAutoencoder::plan_for(bool decoding, const std::array<int64_t, 4>& ne) {
+    if (plan_ && plan_->decoding == decoding && plan_->input_ne == ne) {
+        return *plan_;
+    }
+    constexpr size_t kMaxNodes = 1024;
+    plan_.reset();
+    auto plan = std::make_unique<Plan>(backend_, kMaxNodes);
+    plan->decoding = decoding;
+    plan->input_ne = ne;
+    Graph& g = plan->graph;
+    const int64_t n_zeros = std::max(sizes_.width, sizes_.pool_width);
+    const Zeros zeros = {g.input_f32("zeros", {n_zeros})};
+    plan->input = g.input_f32("input", {ne[0], ne[1], ne[2]});
+    plan->output = decoding ? decode_graph(g, *network_, zeros, plan->input, form_)
+                            : encode_graph(g, *network_, zeros, plan->input, form_);
+    g.finish(plan->output);
+    if (!backend_.measures_only()) {
+        g.set(zeros.vector, std::vector<float>(static_cast<size_t>(n_zeros)));
+    }
+    plan_ = std::move(plan);
+    return *plan_;
+}
+
+HostTensor TinyAutoencoder::compute(bool decoding, const HostTensor& input) {
+    Plan& plan = plan_for(decoding, input.ne);
+    plan.graph.set(plan.input, input.data);
+    plan.graph.compute();
+    return plan.graph.read(plan.output);
+}
+
+HostTensor TinyAutoencoder::encode(const HostTensor& pixels) {
+    check(sizes_.has_encoder, ErrorKind::bad_file, file_,
+          ": holds the decoder alone and cannot encode pictures; use a file with both halves, or "
+          "add the autoencoder with --vae FILE");
+    check(pixels.ne[0] % 16 == 0 && pixels.ne[1] % 16 == 0 && pixels.ne[2] == 3,
+          ErrorKind::bad_argument, "a picture of ", pixels.ne[0], "x", pixels.ne[1],
+          " cannot be encoded; its sides must be multiples of 16");
+    return patchify(compute(/*decoding=*/false, pixels));
+}
+
+HostTensor TinyAutoencoder::decode(const HostTensor& latents) {
+    check(latents.ne[2] == 4 * sizes_.latent_channels, ErrorKind::bad_argument, "latents have ",
+          latents.ne[2], " channels, the tiny autoencoder takes ", 4 * sizes_.latent_channels);
+    return compute(/*decoding=*/true, unpatchify(latents));
+}
+
+const Graph* TinyAutoencoder::graph() const {
+    return plan_ ? &plan_->graph : nullptr;
+}
+
+MemoryUse TinyAutoencoder::compute_memory() const {
+    return plan_ ? plan_->graph.memory() : MemoryUse{};
+}
+
+void TinyAutoencoder::reserve_encode(int64_t w, int64_t h) {
+    plan_for(/*decoding=*/false, {w, h, 3, 1});
+}
+
+void TinyAutoencoder::reserve_decode(int64_t w, int64_t h) {
+    plan_for(/*decoding=*/true, {w / 8, h / 8, sizes_.latent_channels, 1});
+}
+
+void TinyAutoencoder::release_buffers() {
+    plan_.reset();
+}
+
+}  // namespace flux2
