@@ -1,3 +1,4 @@
+#include "compute/cpu/q8_linear.hpp"
 #include "compute/graph.hpp"
 #include "compute/ops.hpp"
 #include "compute/weights.hpp"
@@ -118,7 +119,9 @@ TEST_CASE("matrices laid out for the CPU multiply as they did, and leave the fil
             ggml_tensor* matrix = weights.matrix("img_in.weight", {256, 64});
             weights.load();
             const auto fast = backend.repack_buffer_type(matrix);
-            const bool repacked = ggml_backend_buffer_get_type(matrix->buffer) == fast;
+            const bool ours = cpu::is_laid_out_q8(matrix);
+            CHECK(ours == (repack && cpu::suits_q8_tiles(matrix)));
+            const bool repacked = ours || ggml_backend_buffer_get_type(matrix->buffer) == fast;
             CHECK(repacked == (repack && fast != nullptr));
             CHECK(weights.memory().own.host >= ggml_nbytes(matrix));
             Graph graph(backend, 16);

@@ -2,6 +2,7 @@
 
 #include "compute/cpu/attention.hpp"
 #include "compute/cpu/kernel.hpp"
+#include "compute/cpu/q8_linear.hpp"
 #include "compute/picture_nodes.hpp"
 #include "compute/token_nodes.hpp"
 
@@ -56,6 +57,9 @@ std::optional<MatMul> of_own_node(const ggml_tensor* y) {
     }
     if (function_of(y) == own::conv_on_cpu) {
         return of_own_conv(y);
+    }
+    if (const ggml_tensor* w = cpu::q8_matrix_of(y)) {
+        return MatMul{.type = w->type, .k = w->ne[0], .m = w->ne[1], .n = y->ne[1]};
     }
     const ggml_tensor* kernel = cpu::kernel_of(y);
     return kernel != nullptr ? std::optional(of_cpu_conv(y, kernel)) : std::nullopt;

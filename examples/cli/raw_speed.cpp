@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/random.hpp"
+#include "compute/cpu/q8_linear.hpp"
 #include "compute/graph.hpp"
 #include "stopwatch.hpp"
 #include "store/tensor_type.hpp"
@@ -54,7 +55,11 @@ void fill(ggml_tensor* tensor) {
         all.insert(all.end(), encoded.begin(),
                    encoded.begin() + static_cast<std::ptrdiff_t>(taken));
     }
-    ggml_backend_tensor_set(tensor, all.data(), 0, all.size());
+    if (cpu::is_laid_out_q8(tensor)) {
+        cpu::lay_out_q8(all, tensor);
+    } else {
+        ggml_backend_tensor_set(tensor, all.data(), 0, all.size());
+    }
 }
 
 bool runs_on(const Backend& backend, const ggml_tensor* op) {
@@ -79,7 +84,12 @@ std::optional<Operands> make_operands(const Backend& backend, const MatMul& shap
     if (!runs_on(backend, o.y)) {
         return std::nullopt;
     }
-    const auto repack = repacks ? backend.repack_buffer_type(o.w) : nullptr;
+    const bool ours =
+        repacks && backend.operations() == Operations::cpu && cpu::suits_q8_tiles(o.w);
+    if (ours) {
+        cpu::mark_q8(o.w);
+    }
+    const auto repack = repacks && !ours ? backend.repack_buffer_type(o.w) : nullptr;
     try {
         o.weight = backend.allocate(std::array{o.w},
                                     repack != nullptr ? repack : backend.buffer_type(), "a matrix");
@@ -97,11 +107,12 @@ std::optional<Operands> make_operands(const Backend& backend, const MatMul& shap
 
 // Best time of a graph that multiplies n times. All results go to the same place.
 double seconds_of_row(const Backend& backend, const Operands& o, int n) {
-    const size_t max_nodes = static_cast<size_t>(n) + 8;
+    const size_t max_nodes = 2 * static_cast<size_t>(n) + 8;
     Graph graph(backend, max_nodes);
     ggml_tensor* last = nullptr;
     for (int i = 0; i < n; ++i) {
-        last = multiply(graph, o.w, o.x);
+        last =
+            cpu::is_laid_out_q8(o.w) ? cpu::linear_q8(graph, o.w, o.x) : multiply(graph, o.w, o.x);
         ggml_backend_tensor_alloc(o.others.buffer.get(), last, o.y->data);
         graph.expand(last);
     }

@@ -2,6 +2,7 @@
 
 #include "compute/cpu/attention.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
+#include "compute/cpu/q8_linear.hpp"
 #include "compute/cpu/token_ops.hpp"
 #include "compute/token_nodes.hpp"
 
@@ -145,6 +146,9 @@ namespace {
 ggml_tensor* linear_to(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
     if (has_own_nodes(g) && w->type == GGML_TYPE_BF16) {
         return own::linear(g, w, as_type(g, x, w->type), to);
+    }
+    if (cpu::is_laid_out_q8(w)) {
+        return as_type(g, cpu::linear_q8(g, w, as_type(g, x, GGML_TYPE_F32)), to);
     }
     ggml_tensor* y = ggml_mul_mat(g, w, as_type(g, x, GGML_TYPE_F32));
     // Sums in F32: residual streams of these models leave the range of F16.

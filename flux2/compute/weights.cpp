@@ -4,6 +4,7 @@
 #include "base/log.hpp"
 #include "base/parallel.hpp"
 #include "base/system.hpp"
+#include "compute/cpu/q8_linear.hpp"
 
 #include <algorithm>
 #include <set>
@@ -120,6 +121,11 @@ void Weights::load() {
     }
     std::set<const Bound*> repacked;
     for (const auto& [type, group] : choose_repacked()) {
+        if (type == backend_.cpu_buffer_type()) {  // plain memory: we lay them out ourselves
+            for (const Bound* bound : group) {
+                cpu::mark_q8(bound->tensor);
+            }
+        }
         place(group, type, /*repacks=*/true);
         repacked.insert(group.begin(), group.end());
     }
@@ -155,8 +161,13 @@ std::map<ggml_backend_buffer_type_t, std::vector<const Weights::Bound*>> Weights
     std::map<ggml_backend_buffer_type_t, std::vector<const Bound*>> groups;
     uint64_t bytes = 0;
     for (const Bound& bound : bound_) {
+        if (bound.use != Use::multiply) {
+            continue;
+        }
+        const bool ours =
+            backend_.operations() == Operations::cpu && cpu::suits_q8_tiles(bound.tensor);
         const auto type =
-            bound.use == Use::multiply ? backend_.repack_buffer_type(bound.tensor) : nullptr;
+            ours ? backend_.cpu_buffer_type() : backend_.repack_buffer_type(bound.tensor);
         if (type != nullptr) {
             groups[type].push_back(&bound);
             bytes += ggml_backend_buft_get_alloc_size(type, bound.tensor);
@@ -194,15 +205,22 @@ void Weights::place(const std::vector<const Bound*>& group, ggml_backend_buffer_
 void Weights::fill(const Bound& bound, bool in_one_go) const {
     std::vector<std::byte> whole;
     const size_t size = ggml_nbytes(bound.tensor);
+    const auto write = [&](uint64_t offset, std::span<const std::byte> bytes) {
+        if (cpu::is_laid_out_q8(bound.tensor)) {
+            cpu::lay_out_q8(bytes, bound.tensor);
+        } else {
+            ggml_backend_tensor_set(bound.tensor, bytes.data(), offset, bytes.size());
+        }
+    };
     encode(bound, [&](uint64_t offset, std::span<const std::byte> bytes) {
         if (in_one_go && bytes.size() < size) {
             whole.insert(whole.end(), bytes.begin(), bytes.end());
         } else {
-            ggml_backend_tensor_set(bound.tensor, bytes.data(), offset, bytes.size());
+            write(offset, bytes);
         }
     });
     if (!whole.empty()) {
-        ggml_backend_tensor_set(bound.tensor, whole.data(), 0, whole.size());
+        write(0, whole);
     }
     for (const Piece& piece : bound.source->pieces) {
         MappedFile::forget(piece.bytes);
