@@ -35,25 +35,25 @@ Request small_request(uint64_t seed) {
     return request;
 }
 
-TEST_CASE("ten pictures in one process: memory stays where it was after the second") {
+TEST_CASE("a dozen pictures in one process: memory stays where it was after the first few") {
     for (const bool keep_loaded : {false, true}) {
         LoadOptions options = on_cpu();
         options.keep_loaded = keep_loaded;
         Pipeline pipeline = bundled(options);
-        uint64_t after_second = 0;
+        // What threads hold of their own comes and goes, so several readings count.
+        uint64_t most_of_first = 0;
         uint64_t least_of_last = std::numeric_limits<uint64_t>::max();
-        for (uint64_t seed = 1; seed <= 10; ++seed) {
+        for (uint64_t seed = 1; seed <= 12; ++seed) {
             pipeline.generate(small_request(seed));
-            if (seed == 2) {
-                after_second = own_memory_bytes();
+            if (seed >= 2 && seed <= 4) {
+                most_of_first = std::max(most_of_first, own_memory_bytes());
             }
-            if (seed >= 8) {
+            if (seed >= 10) {
                 least_of_last = std::min(least_of_last, own_memory_bytes());
             }
         }
-        // Allocators round, and what threads keep comes and goes; a picture's latents and pixels
-        // are below 0.2 MB, its graphs above 3 MB.
-        CHECK(least_of_last <= after_second + 1'000'000);
+        // Allocators round; a picture's latents and pixels are below 0.2 MB, its graphs above 3 MB.
+        CHECK(least_of_last <= most_of_first + 1'000'000);
     }
 }
 
