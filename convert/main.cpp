@@ -1,6 +1,7 @@
 // flux2-convert: checkpoints in, GGUF files out. Arguments are read here, everything else
 // elsewhere.
 #include <flux2/version.hpp>
+#include "base/byte_size.hpp"
 #include "base/check.hpp"
 #include "base/guarded_main.hpp"
 #include "convert.hpp"
@@ -127,7 +128,7 @@ TypeRequest read_types(const cxxopts::ParseResult& args) {
         }
     }
     if (args.count("target-size") > 0) {
-        types.target_bytes = parse_file_bytes(args["target-size"].as<std::string>());
+        types.target_bytes = parse_bytes(args["target-size"].as<std::string>(), "size of a file");
     }
     if (args.count("max-error") > 0) {
         types.max_error = args["max-error"].as<double>();

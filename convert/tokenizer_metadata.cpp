@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/split_patterns.hpp"
 #include "store/json_file.hpp"
 #include "store/tokenizer_file.hpp"
 
@@ -23,20 +24,20 @@ constexpr int32_t kUnused = 5;
 
 // What the tokenizers of FLUX.2's text encoders have of their own.
 struct Kind {
-    const char* pre;    // llama.cpp's name for how it splits text
-    const char* split;  // the start of that pattern
+    const char* pre;  // llama.cpp's name for how it splits text
+    std::string_view split;
     const char *bos, *eos, *pad;
     bool adds_bos;
 };
 constexpr Kind kQwen = {.pre = "qwen2",
-                        .split = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+)",
+                        .split = kQwenSplit,
                         .bos = "<|endoftext|>",
                         .eos = "<|im_end|>",
                         .pad = "<|endoftext|>",
                         .adds_bos = false};
 constexpr Kind kTekken = {
     .pre = "tekken",
-    .split = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)",
+    .split = kTekkenSplit,
     .bos = "<s>",
     .eos = "</s>",
     .pad = "<pad>",

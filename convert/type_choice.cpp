@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstdlib>
 #include <string_view>
 
 namespace flux2::convert {
@@ -204,25 +203,6 @@ const FileType& plain_file_type(TensorType base) {
     });
     check(found != kFileTypes.end(), ErrorKind::internal, "no file type for ", type_name(base));
     return *found;
-}
-
-uint64_t parse_file_bytes(const std::string& text) {
-    const size_t digits = text.find_first_not_of("0123456789.");
-    std::string unit = digits == std::string::npos ? "" : upper(text.substr(digits));
-    if (unit.ends_with('B')) {
-        unit.pop_back();
-    }
-    double factor = unit.empty() ? 1 : 0;
-    for (const auto& [letter, size] : {std::pair{"K", 1e3}, {"M", 1e6}, {"G", 1e9}}) {
-        factor = unit == letter ? size : factor;
-    }
-    char* end = nullptr;
-    const double bytes = std::strtod(text.c_str(), &end) * factor;
-    const bool number = end == text.c_str() + std::min(digits, text.size());
-    constexpr double kMost = 1e15;
-    check(number && bytes >= 1 && bytes <= kMost, ErrorKind::bad_argument, "'", text,
-          "' is no size of a file; use a number and a unit, such as 3G or 2500M");
-    return static_cast<uint64_t>(bytes);
 }
 
 TypeOverride parse_type_override(const std::string& text) {

@@ -30,9 +30,6 @@ struct TypeOverride {
 };
 TypeOverride parse_type_override(const std::string& text);
 
-// "3G", "2.5GB", "800M" or a number of bytes, as --target-size takes them. Throws bad_argument.
-uint64_t parse_file_bytes(const std::string& text);
-
 struct TypeRequest {
     const FileType* file_type = nullptr;
     std::vector<TypeOverride> overrides;  // the first that matches wins

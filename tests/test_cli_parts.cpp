@@ -1,4 +1,5 @@
 // What the command line is made of: values, names of pictures, what is shown.
+#include "base/byte_size.hpp"
 #include "display.hpp"
 #include "options.hpp"
 #include "output_name.hpp"
@@ -13,18 +14,20 @@ ErrorKind kind_of(const std::function<void()>& function) {
     return test::error_of(function).kind;
 }
 
-TEST_CASE("amounts of memory are read in powers of 1000") {
-    CHECK(parse_bytes("4G") == 4'000'000'000);
-    CHECK(parse_bytes("4GB") == 4'000'000'000);
-    CHECK(parse_bytes("1.5g") == 1'500'000'000);
-    CHECK(parse_bytes("3500M") == 3'500'000'000);
-    CHECK(parse_bytes("2kb") == 2000);
-    CHECK(parse_bytes("800000000") == 800'000'000);
-    CHECK(parse_bytes("7B") == 7);
+TEST_CASE("numbers of bytes are read in powers of 1000") {
+    const auto bytes = [](const char* text) { return parse_bytes(text, "amount"); };
+    CHECK(bytes("4G") == 4'000'000'000);
+    CHECK(bytes("4GB") == 4'000'000'000);
+    CHECK(bytes("1.5g") == 1'500'000'000);
+    CHECK(bytes("2.5gb") == 2'500'000'000);
+    CHECK(bytes("3500M") == 3'500'000'000);
+    CHECK(bytes("2kb") == 2000);
+    CHECK(bytes("800000000") == 800'000'000);
+    CHECK(bytes("7B") == 7);
     for (const char* wrong : {"", "G", "4T", "4GiB", "4 G", "-4G", "0", "0.5", "nan", "inf", "4GG",
-                              "1e300", "lots", "4G4"}) {
+                              "1e300", "1e9", "1.2.3G", "9999999G", "lots", "4G4"}) {
         CAPTURE(wrong);
-        CHECK(kind_of([&] { parse_bytes(wrong); }) == ErrorKind::bad_argument);
+        CHECK(kind_of([&] { bytes(wrong); }) == ErrorKind::bad_argument);
     }
 }
 

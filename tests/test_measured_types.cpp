@@ -204,16 +204,5 @@ TEST_CASE("limits that cannot be kept, or contradict each other, exit with 2") {
     }
 }
 
-TEST_CASE("sizes of files are read as people write them") {
-    CHECK(parse_file_bytes("3G") == 3000000000u);
-    CHECK(parse_file_bytes("2.5gb") == 2500000000u);
-    CHECK(parse_file_bytes("800M") == 800000000u);
-    CHECK(parse_file_bytes("1234567") == 1234567u);
-    for (const char* bad : {"", "G", "3 G", "3GiB", "1e9", "1.2.3G", "0", "9999999G"}) {
-        CAPTURE(bad);
-        CHECK(test::error_of([&] { parse_file_bytes(bad); }).kind == ErrorKind::bad_argument);
-    }
-}
-
 }  // namespace
 }  // namespace flux2::convert

@@ -1,5 +1,6 @@
 #include "options.hpp"
 
+#include "base/byte_size.hpp"
 #include "base/check.hpp"
 
 #include <algorithm>
@@ -142,7 +143,7 @@ void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model) {
     check(model.load.threads >= 0 && model.load.threads <= 512, ErrorKind::bad_argument,
           "--threads ", model.load.threads, " is out of range; 1 to 512 make sense");
     if (args.count("max-vram") > 0) {
-        model.load.max_device_bytes = parse_bytes(given(args, "max-vram"));
+        model.load.max_device_bytes = parse_bytes(given(args, "max-vram"), "amount of memory");
     }
     model.load.repack = model.load.repack && args.count("no-repack") == 0;
     model.load.unpack = model.load.unpack && args.count("no-unpack") == 0;
@@ -239,31 +240,6 @@ void check_no_leftovers(const cxxopts::ParseResult& args) {
           args.unmatched().empty() ? "" : args.unmatched().front(),
           "'? A prompt of several words needs quotes: -p \"a red house\"; flux2 --help lists the "
           "options");
-}
-
-uint64_t parse_bytes(const std::string& text) {
-    size_t used = 0;
-    double value = 0;
-    try {
-        value = std::stod(text, &used);
-    } catch (const std::exception&) {
-        used = 0;
-    }
-    std::string unit = text.substr(used);
-    if (unit.ends_with("B") || unit.ends_with("b")) {
-        unit.pop_back();
-    }
-    double factor = unit.empty() ? 1 : 0;
-    for (const auto& [letters, size] : {std::pair{"kK", 1e3}, {"mM", 1e6}, {"gG", 1e9}}) {
-        if (unit.size() == 1 && std::string(letters).find(unit) != std::string::npos) {
-            factor = size;
-        }
-    }
-    constexpr double kMost = 1e15;
-    check(used > 0 && factor > 0 && value * factor >= 1 && value * factor <= kMost,
-          ErrorKind::bad_argument, "'", text,
-          "' is no amount of memory; use a number and a unit, such as 4G or 3500M");
-    return static_cast<uint64_t>(value * factor);
 }
 
 std::vector<float> parse_floats(const std::string& text) {

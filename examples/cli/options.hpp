@@ -50,8 +50,6 @@ void read_generate_options(const cxxopts::ParseResult& args, GenerateOptions& op
 // Refuses words that no option took: a forgotten quote around the prompt, mostly.
 void check_no_leftovers(const cxxopts::ParseResult& args);
 
-// "4G", "3500M", "1.5G", "800000000": powers of 1000. Throws bad_argument.
-uint64_t parse_bytes(const std::string& text);
 // "1,0.9,0.7,0"
 std::vector<float> parse_floats(const std::string& text);
 // The whole text as a value of what `name` names. Throw bad_argument.

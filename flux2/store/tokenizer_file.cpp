@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/split_patterns.hpp"
 #include "store/json_file.hpp"
 
 #include <sstream>
@@ -15,11 +16,6 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxMergesBytes = 64 << 20;  // Qwen3's merges.txt has 1.7 MB
-
-// A vocab.json does not say how text is split; only Qwen's tokenizers come as such a pair.
-constexpr const char* kSplit =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
-    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 // A map of tokens to ids and nothing else.
 bool is_vocabulary(const json& object) {
@@ -105,7 +101,8 @@ json read_tokenizer_file(const fs::path& file) {
     tokenizer["model"]["vocab"] = std::move(content);
     tokenizer["model"]["merges"] = read_merges(folder / "merges.txt");
     tokenizer["added_tokens"] = std::move(added);
-    tokenizer["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", kSplit}}}};
+    // The pair does not say how text is split; only Qwen's tokenizers come as one.
+    tokenizer["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", kQwenSplit}}}};
     return tokenizer;
 }
 

@@ -1,6 +1,7 @@
 #include "text/tekken.hpp"
 
 #include "base/check.hpp"
+#include "base/split_patterns.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,7 @@
 #include "text/vocabulary.hpp"
 
 #include "base/check.hpp"
+#include "base/split_patterns.hpp"
 #include "text/unicode.hpp"
 
 #include <nlohmann/json.hpp>

@@ -1,0 +1,32 @@
+#include "base/byte_size.hpp"
+
+#include "base/check.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+namespace flux2 {
+
+uint64_t parse_bytes(const std::string& text, const char* what) {
+    const size_t n_digits = std::min(text.find_first_not_of("0123456789."), text.size());
+    std::string_view unit = std::string_view(text).substr(n_digits);
+    if (unit.ends_with('B') || unit.ends_with('b')) {
+        unit.remove_suffix(1);
+    }
+    double factor = unit.empty() ? 1 : 0;
+    for (const auto& [letters, size] : {std::pair{"kK", 1e3}, {"mM", 1e6}, {"gG", 1e9}}) {
+        if (unit.size() == 1 && std::string_view(letters).find(unit) != std::string_view::npos) {
+            factor = size;
+        }
+    }
+    char* end = nullptr;
+    const double bytes = std::strtod(text.c_str(), &end) * factor;
+    constexpr double kMost = 1e15;
+    check(end == text.c_str() + n_digits && bytes >= 1 && bytes <= kMost, ErrorKind::bad_argument,
+          "'", text, "' is no ", what, "; use a number and a unit, such as 4G or 3500M");
+    return static_cast<uint64_t>(bytes);
+}
+
+}  // namespace flux2

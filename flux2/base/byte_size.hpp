@@ -1,0 +1,12 @@
+// Numbers of bytes as people write them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace flux2 {
+
+// "4G", "3500MB", "1.5g", "800000000": powers of 1000. Throws bad_argument: that it is no `what`.
+uint64_t parse_bytes(const std::string& text, const char* what);
+
+}  // namespace flux2
