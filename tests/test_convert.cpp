@@ -333,8 +333,8 @@ TEST_CASE("layers and text length come from options, else the configuration") {
 TEST_CASE("a GGUF converts again: same types are copied, others need permission") {
     const test::TemporaryFolder folder;
     const fs::path q8 = folder / "q8.gguf";
-    check_same_tensors(converted(fixture("klein/flux2.safetensors"), q8, "Q8_0"),
-                       converted(q8, folder / "again.gguf", "Q8_0"));
+    const TensorSource first = converted(fixture("klein/flux2.safetensors"), q8, "Q8_0");
+    check_same_tensors(first, converted(q8, folder / "again.gguf", "Q8_0"));
     ConvertOptions options = options_for("Q4_0");
     const auto error = error_of([&] { convert_file(q8, folder / "q4.gguf", options); });
     CHECK(error.kind == ErrorKind::bad_argument);
