@@ -186,7 +186,10 @@ TensorBuffer Backend::allocate(std::span<ggml_tensor* const> tensors,
     }
     TensorBuffer result;
     result.bytes = bytes;
-    result.buffer.reset(ggml_backend_buft_alloc_buffer(type, measures_only() ? 0 : bytes));
+    // On a CPU a little is allocated even so: ggml marks tensors of a real buffer with how they are
+    // multiplied, and the work space of a graph depends on that.
+    const size_t allocated = !measures_only() ? bytes : is_cpu() ? alignment : 0;
+    result.buffer.reset(ggml_backend_buft_alloc_buffer(type, allocated));
     check(result.buffer != nullptr, ErrorKind::out_of_memory, what, " takes ", bytes / 1000000,
           " MB, which do not fit into the memory of ", ggml_backend_buft_name(type),
           "; use a smaller --type or a smaller picture");
