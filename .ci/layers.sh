@@ -30,7 +30,7 @@ check_room flux2/c_api.cpp 'base' no
 check_room convert 'base|store' no
 check_room examples/minimal none no
 # Of the flux2 program, what measures or compares may look inside; the rest may not.
-for file in $(ls examples/cli/*.[ch]pp | grep -vE '/(bench|flops|op_check|profile|raw_speed|type_speed|selftest|replay|recording|model_hash)\.'); do
+for file in $(ls examples/cli/*.[ch]pp | grep -vE '/(bench|flops|layout_check|op_check|profile|raw_speed|type_speed|selftest|replay|recording|model_hash)\.'); do
     check_room "$file" base no store/json_file.hpp
 done
 

@@ -12,7 +12,7 @@ namespace {
 TEST_CASE("the plain form of every operation of ours agrees with ggml's") {
     std::ostringstream lines;
     cli::Report report(lines);
-    cli::check_operations("CPU", report);
+    cli::check_operations("CPU", 0, report);
     CHECK(report.n_compared() > 50);
     CHECK_MESSAGE(report.n_failed() == 0, lines.str());
 }

@@ -4,6 +4,7 @@
 #include "base/random.hpp"
 #include "compute/ops.hpp"
 #include "compute/picture_ops.hpp"
+#include "layout_check.hpp"
 
 #include <array>
 #include <cstddef>
@@ -383,18 +384,30 @@ HostTensor result_of(const Case& c, const Backend& backend, const Form& form) {
     return trial.compute(c.build(trial));
 }
 
+// What the CPU at hand computes with, exactly and with the attention in 16 bits that matrices in
+// fewer bits allow.
+void check_cpu_forms(const Case& c, const Backend& cpu, const HostTensor& other, Report& report) {
+    constexpr double kExact = 2e-3;  // ggml's attention and convolutions round to F16
+    constexpr double k16Bits = 1e-2;
+    for (const bool exact : {true, false}) {
+        const HostTensor ours = result_of(c, cpu, {Operations::cpu, GGML_TYPE_F32, exact});
+        report.compare_values(exact ? "  CPU form" : "  CPU form, 16 bits", c.shape, ours, other,
+                              exact ? kExact : k16Bits);
+    }
+}
+
 }  // namespace
 
-void check_operations(const std::string& device, Report& report) {
+void check_operations(const std::string& device, int n_threads, Report& report) {
     // Activations in BF16 or F16, rounded two or three times on the way.
     constexpr double kAgainstOther = 1e-2;
     // The same roundings, but sums in another order may round to the neighbour.
     constexpr double kAgainstPlain = 4e-3;
-    const Backend backend(device);
+    const Backend backend(device, n_threads);
     check(backend.operations() != Operations::stock, ErrorKind::unsupported, backend.name(),
           " has no operations of our own; they exist for NVIDIA GPUs from sm_80 on, in builds with "
           "FLUX2_KERNELS");
-    const Backend cpu("CPU");
+    const Backend cpu("CPU", n_threads);
     for (const Case& c : all_cases()) {
         const HostTensor other = result_of(c, cpu, {c.other, GGML_TYPE_F32});
         for (const ggml_type activations : {GGML_TYPE_BF16, GGML_TYPE_F32}) {
@@ -408,6 +421,12 @@ void check_operations(const std::string& device, Report& report) {
             report.compare_values("  kernel, plain form", c.shape, ours, plain, kAgainstPlain);
             report.compare_values("  kernel, other form", c.shape, ours, other, kAgainstOther);
         }
+        if (backend.is_cpu()) {
+            check_cpu_forms(c, cpu, other, report);
+        }
+    }
+    if (backend.is_cpu()) {
+        check_weight_layouts(cpu, report);
     }
 }
 

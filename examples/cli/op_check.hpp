@@ -8,7 +8,9 @@
 
 namespace flux2::cli {
 
-// On the CPU there is no kernel to compare, so the plain form is compared with ggml's alone.
-void check_operations(const std::string& device, Report& report);
+// On the CPU the plain forms and those that compute/cpu has for the CPU at hand are compared with
+// ggml's, and matrices are multiplied in every type and layout (layout_check).
+// n_threads 0: one per physical core.
+void check_operations(const std::string& device, int n_threads, Report& report);
 
 }  // namespace flux2::cli

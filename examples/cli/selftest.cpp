@@ -208,19 +208,26 @@ cxxopts::Options known_options() {
         ("m,model",
          "folder with the model; of several transformers the one the recording names: base, kv or "
          "dev, else distilled",
-         text())                                                                              //
-        ("diffusion-model", "transformer, GGUF or safetensors", text())                       //
-        ("llm,text-encoder", "text encoder", text())                                          //
-        ("vae", "autoencoder", text())                                                        //
-        ("type", "type of the matrices in memory", text()->default_value("F32"))              //
-        ("device", "CPU, CUDA0, ... (see flux2 devices)", text()->default_value("CPU"))       //
-        ("threads", "CPU threads (default: all)", cxxopts::value<int>()->default_value("0"))  //
-        ("dump", "write every tensor that was computed to this safetensors file", text())     //
+         text())                                                                           //
+        ("diffusion-model", "transformer, GGUF or safetensors", text())                    //
+        ("llm,text-encoder", "text encoder", text())                                       //
+        ("vae", "autoencoder", text())                                                     //
+        ("type", "type of the matrices in memory", text()->default_value("F32"))           //
+        ("device", "CPU, CUDA0, ... (see flux2 devices)", text()->default_value("CPU"))    //
+        ("threads", "CPU threads (0: one per physical core)", text()->default_value("0"))  //
+        ("dump", "write every tensor that was computed to this safetensors file", text())  //
         ("h,help", "print this help");
     options.parse_positional("replay");
     options.positional_help("[--replay FILE...]");
     options.show_positional_help();
     return options;
+}
+
+int threads_of(const cxxopts::ParseResult& args) {
+    const int n_threads = parse_int("--threads", args["threads"].as<std::string>());
+    check(n_threads >= 0 && n_threads <= 512, ErrorKind::bad_argument, "--threads ", n_threads,
+          " is out of range; 1 to 512 make sense");
+    return n_threads;
 }
 
 void run_golden(const cxxopts::ParseResult& args, Report& report) {
@@ -236,10 +243,7 @@ void run_golden(const cxxopts::ParseResult& args, Report& report) {
                                                      : bundled_recordings();
     check(fs::is_directory(folder), ErrorKind::bad_file, folder.string(),
           ": no such folder; give one with recordings by --golden");
-    const int n_threads = args["threads"].as<int>();
-    check(n_threads >= 0 && n_threads <= 512, ErrorKind::bad_argument, "--threads ", n_threads,
-          " is out of range; 1 to 512 make sense");
-    Backend backend(args["device"].as<std::string>(), n_threads);
+    Backend backend(args["device"].as<std::string>(), threads_of(args));
     const Limits limits = limits_for(backend, type);
     Session session{folder, std::move(backend), {.type = type}, limits, report};
     run_all(session);
@@ -271,7 +275,7 @@ int selftest(int argc, char** argv) {
     }
     Report report(std::cout);
     if (args.count("ops") > 0) {
-        check_operations(args["device"].as<std::string>(), report);
+        check_operations(args["device"].as<std::string>(), threads_of(args), report);
     } else if (args.count("replay") > 0) {
         run_replay(args, report);
     } else {

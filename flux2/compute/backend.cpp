@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -144,11 +145,18 @@ Backend::Backend(const std::string& device, int n_threads, BackendUse use) : use
     }
 }
 
-ggml_backend_buffer_type_t Backend::repack_buffer_type(const ggml_tensor* matrix) const {
+std::vector<ggml_backend_buffer_type_t> Backend::repack_buffer_types(
+    const ggml_tensor* matrix) const {
     const ggml_backend_dev_t cpu = ggml_backend_get_device(cpu_.get());
-    const auto found = std::find_if(repack_.begin(), repack_.end(),
-                                    [&](auto type) { return multiplies_from(cpu, type, matrix); });
-    return found != repack_.end() ? *found : nullptr;
+    std::vector<ggml_backend_buffer_type_t> types;
+    std::copy_if(repack_.begin(), repack_.end(), std::back_inserter(types),
+                 [&](auto type) { return multiplies_from(cpu, type, matrix); });
+    return types;
+}
+
+ggml_backend_buffer_type_t Backend::repack_buffer_type(const ggml_tensor* matrix) const {
+    const auto types = repack_buffer_types(matrix);
+    return types.empty() ? nullptr : types.front();
 }
 
 bool Backend::multiplies_bf16() const {

@@ -67,8 +67,10 @@ class Backend {
     Operations operations() const { return operations_; }
     void use_stock_operations() { operations_ = Operations::stock; }
 
-    // Host memory that lays a matrix out anew, as this CPU's kernels multiply it fastest, when it
-    // is written in one go. Null when there is none for its type and size, and on a device.
+    // Host memories of ggml's that repack a matrix for this CPU's kernels when it is written in one
+    // go, the fastest first. Empty when there is none for its type and size, and on a device.
+    std::vector<ggml_backend_buffer_type_t> repack_buffer_types(const ggml_tensor* matrix) const;
+    // The first of them, or null.
     ggml_backend_buffer_type_t repack_buffer_type(const ggml_tensor* matrix) const;
 
     // Whether tensors on the device may be written from several threads at once.

@@ -275,16 +275,24 @@ bool converts_from_f32(TensorType type) {
     return own != GGML_TYPE_Q8_1 && own != GGML_TYPE_Q8_K && !ggml_quantize_requires_imatrix(own);
 }
 
-TensorType parse_matrix_type(const std::string& name) {
-    std::string known;
+std::vector<TensorType> matrix_types() {
+    std::vector<TensorType> types;
     for (int32_t number = 0; number < GGML_TYPE_COUNT; ++number) {
         const auto type = type_from_gguf(number);
         if (type && converts_from_f32(*type)) {
-            if (type_name(*type) == to_upper(name)) {
-                return *type;
-            }
-            known += (known.empty() ? "" : ", ") + type_name(*type);
+            types.push_back(*type);
         }
+    }
+    return types;
+}
+
+TensorType parse_matrix_type(const std::string& name) {
+    std::string known;
+    for (const TensorType type : matrix_types()) {
+        if (type_name(type) == to_upper(name)) {
+            return type;
+        }
+        known += (known.empty() ? "" : ", ") + type_name(type);
     }
     fail(ErrorKind::bad_argument, "unknown type '", name, "'; choose one of ", known);
 }

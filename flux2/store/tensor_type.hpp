@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace flux2 {
 
@@ -80,8 +81,9 @@ bool converts_to_f32(TensorType type);
 // Whether from_f32 can write it: a ggml type that needs no importance matrix.
 bool converts_from_f32(TensorType type);
 
-// The type a user names for matrices in memory ("BF16", "q8_0"): one that from_f32 can write.
-// Throws bad_argument, listing them.
+// All that from_f32 can write, which matrices in memory may have.
+std::vector<TensorType> matrix_types();
+// The one a user names ("BF16", "q8_0"). Throws bad_argument, listing them.
 TensorType parse_matrix_type(const std::string& name);
 
 // The values of the 256 codes of f8_e4m3, f8_e5m2, f8_e8m0 or i8.
