@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 CMAKE_ARGS ?=
 PREFIX ?= /usr/local
 
-.PHONY: all setup test demo cuda cuda-check metal vulkan asan fuzz bench quality format check install clean
+.PHONY: all setup test demo cuda cuda-check metal vulkan asan fuzz bench quality release-check format check install clean
 
 all: setup
 	@mkdir -p build
@@ -57,6 +57,15 @@ bench: all
 quality: all
 	cmake --build build -j $(JOBS) --target flux2-quality
 	build/bin/flux2-quality build/quality
+
+# What takes too long for .ci/run: the tests with ggml for common CPUs instead of this one (no AMX, no AVX-512), old CPUs
+# of this architecture under emulation, minutes of fuzzing.
+release-check: all
+	cmake --preset release -B build-common -DGGML_NATIVE=OFF $(CMAKE_ARGS)
+	cmake --build build-common -j $(JOBS)
+	ctest --test-dir build-common --output-on-failure -j $(JOBS)
+	tests/cross/run.sh build $(shell uname -m)
+	$(MAKE) fuzz SECONDS_EACH=300
 
 format:
 	scripts/setup.sh developer

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs and the machine lacks. Silent and quick when nothing is missing.
-# Usage: scripts/setup.sh [developer]      "developer" adds clang-format, clang and its runtime.
+# Usage: scripts/setup.sh [developer|cross]   "developer" adds clang-format, clang and its runtime; "cross" (Linux) a compiler
+# for the other architecture and qemu-user.
 # FLUX2_SKIP_SETUP=1 skips everything; CMake then says what it cannot find.
 set -eu
 [ "${FLUX2_SKIP_SETUP:-0}" = 1 ] && exit 0
@@ -52,6 +53,13 @@ if [ "$mode" = developer ]; then
         need clang - has_command clang++
         need libclang-rt-14-dev - clang_runtime
     fi
+fi
+if [ "$mode" = cross ]; then
+    case $(uname -m) in
+        x86_64) need g++-aarch64-linux-gnu - has_command aarch64-linux-gnu-g++ ;;
+        *) need g++-x86-64-linux-gnu - has_command x86_64-linux-gnu-g++ ;;
+    esac
+    need qemu-user - has_command qemu-aarch64
 fi
 
 case $(uname) in

@@ -1,0 +1,15 @@
+# Builds for the processor FLUX2_CROSS (aarch64 or x86_64) with Debian's cross compiler and the packages in FLUX2_SYSROOT
+# (tests/cross/sysroot.sh).
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES FLUX2_CROSS FLUX2_SYSROOT)
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR ${FLUX2_CROSS})
+set(CMAKE_C_COMPILER ${FLUX2_CROSS}-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER ${FLUX2_CROSS}-linux-gnu-g++)
+set(CMAKE_FIND_ROOT_PATH ${FLUX2_SYSROOT})
+set(CMAKE_LIBRARY_ARCHITECTURE ${FLUX2_CROSS}-linux-gnu)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+foreach(kind LIBRARY INCLUDE PACKAGE)
+    set(CMAKE_FIND_ROOT_PATH_MODE_${kind} ONLY)
+endforeach()
+set(ENV{PKG_CONFIG_LIBDIR} ${FLUX2_SYSROOT}/usr/lib/${FLUX2_CROSS}-linux-gnu/pkgconfig:${FLUX2_SYSROOT}/usr/share/pkgconfig)
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${FLUX2_SYSROOT})
