@@ -8,9 +8,12 @@
 #include <ggml-backend-impl.h>
 #include <ggml-impl.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
 namespace flux2::cuda {
 namespace {
@@ -63,7 +66,9 @@ ggml_backend_device_i device_interface() {
 
 // One for each of ggml's devices, for as long as the program runs, as ggml's own are.
 ggml_backend_dev_t extended_device(ggml_backend_dev_t cuda) {
+    static std::mutex mutex;
     static std::map<ggml_backend_dev_t, ggml_backend_device> devices;
+    const std::lock_guard lock(mutex);
     return &devices
                 .try_emplace(cuda, ggml_backend_device{.iface = device_interface(),
                                                        .reg = ggml_backend_dev_backend_reg(cuda),
@@ -91,6 +96,18 @@ int compute_capability(int device) {
     return 10 * major + minor;
 }
 
+struct Delete {
+    void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+    void operator()(cublasHandle_t blas) const { cublasDestroy(blas); }
+    void operator()(void* memory) const { cudaFree(memory); }
+};
+
+ggml_backend_event_ptr make_event(ggml_backend_t cuda) {
+    ggml_backend_event_ptr event(ggml_backend_event_new(ggml_backend_get_device(cuda)));
+    check(event != nullptr, ErrorKind::backend, "CUDA: making an event failed");
+    return event;
+}
+
 // Two streams: ggml's and ours. Whenever work changes over to the other one, that one waits for
 // everything the first was given.
 class Streams {
@@ -98,24 +115,25 @@ class Streams {
     Streams(ggml_backend_ptr cuda, int device)
         : cuda_(std::move(cuda)),
           device_(device),
-          theirs_done_(ggml_backend_event_new(ggml_backend_get_device(cuda_.get()))),
-          ours_done_(ggml_backend_event_new(ggml_backend_get_device(cuda_.get()))) {
+          theirs_done_(make_event(cuda_.get())),
+          ours_done_(make_event(cuda_.get())) {
         require(cudaSetDevice(device), "choosing the device");
         context_.hopper = has_hopper_attention();
         require(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking),
                 "making a stream");
+        stream_.reset(context_.stream);
         require(cudaMalloc(&context_.scratch, kScratchBytes), "making room for a kernel");
+        scratch_.reset(context_.scratch);
         check(cublasCreate(&context_.blas) == CUBLAS_STATUS_SUCCESS, ErrorKind::backend,
               "cuBLAS could not be started; is there memory left on the device?");
-        cublasSetStream(context_.blas, context_.stream);
+        blas_.reset(context_.blas);
+        check(cublasSetStream(context_.blas, context_.stream) == CUBLAS_STATUS_SUCCESS,
+              ErrorKind::backend, "cuBLAS does not take our stream");
     }
 
     ~Streams() {
         cudaSetDevice(device_);
         cudaStreamSynchronize(context_.stream);
-        cublasDestroy(context_.blas);
-        cudaFree(context_.scratch);
-        cudaStreamDestroy(context_.stream);
     }
 
     Streams(const Streams&) = delete;
@@ -124,11 +142,18 @@ class Streams {
     ggml_backend_t cuda() const { return cuda_.get(); }
 
     ggml_status compute(ggml_cgraph& graph) {
-        cudaSetDevice(device_);
+        if (!succeeded(cudaSetDevice(device_), "choosing the device")) {
+            return GGML_STATUS_FAILED;
+        }
         for (int i = 0; i < graph.n_nodes; ++i) {
             Launch launch = find_kernel(graph.nodes[i]);
             if (launch == nullptr) {
-                i = run_theirs(graph, i) - 1;
+                const int end = end_of_theirs(graph, i);
+                const ggml_status status = run_theirs(graph, i, end);
+                if (status != GGML_STATUS_SUCCESS) {
+                    return status;
+                }
+                i = end - 1;
                 continue;
             }
             const Launch both = i + 1 < graph.n_nodes
@@ -138,52 +163,68 @@ class Streams {
                 launch = both;
                 ++i;
             }
-            enter_ours();
-            const cudaError_t status = launch(context_, graph.nodes[i]);
-            if (status != cudaSuccess) {
-                log(LogLevel::error, concat("CUDA: ", graph.nodes[i]->name,
-                                            " failed: ", cudaGetErrorString(status)));
+            if (!enter_ours() ||
+                !succeeded(launch(context_, graph.nodes[i]), graph.nodes[i]->name)) {
                 return GGML_STATUS_FAILED;
             }
         }
-        enter_theirs();  // so that whoever waits for theirs waits for all
-        return GGML_STATUS_SUCCESS;
+        // Whoever waits for theirs then waits for all.
+        return enter_theirs() ? GGML_STATUS_SUCCESS : GGML_STATUS_FAILED;
     }
 
   private:
-    // Hands over ggml's nodes from i on, up to the next one of ours. Returns where that is.
-    int run_theirs(ggml_cgraph& graph, int begin) {
-        int end = begin;
-        bool computes = false;
-        for (; end < graph.n_nodes && find_kernel(graph.nodes[end]) == nullptr; ++end) {
-            computes = computes || !ggml_op_is_empty(graph.nodes[end]->op);
+    // For what ggml calls: it passes on no exceptions.
+    static bool succeeded(cudaError_t status, const char* what) {
+        if (status != cudaSuccess) {
+            log(LogLevel::error, concat("CUDA: ", what, " failed: ", cudaGetErrorString(status)));
         }
-        if (computes) {
-            enter_theirs();
-            ggml_cgraph stretch = graph;
-            stretch.nodes += begin;
-            stretch.n_nodes = end - begin;
-            stretch.n_leafs = 0;
-            stretch.uid = 0;
-            ggml_backend_graph_compute_async(cuda_.get(), &stretch);
+        return status == cudaSuccess;
+    }
+
+    // Where the next node of ours is, from `begin` on.
+    static int end_of_theirs(const ggml_cgraph& graph, int begin) {
+        int end = begin;
+        while (end < graph.n_nodes && find_kernel(graph.nodes[end]) == nullptr) {
+            ++end;
         }
         return end;
     }
 
-    void enter_ours() {
-        if (!in_ours_) {
-            ggml_backend_event_record(theirs_done_.get(), cuda_.get());
-            cudaStreamWaitEvent(context_.stream, event_of(theirs_done_));
-            in_ours_ = true;
+    // Hands over nodes [begin, end) to ggml.
+    ggml_status run_theirs(const ggml_cgraph& graph, int begin, int end) {
+        const bool computes =
+            std::any_of(graph.nodes + begin, graph.nodes + end,
+                        [](const ggml_tensor* node) { return !ggml_op_is_empty(node->op); });
+        if (!computes) {
+            return GGML_STATUS_SUCCESS;
         }
+        if (!enter_theirs()) {
+            return GGML_STATUS_FAILED;
+        }
+        ggml_cgraph stretch = graph;
+        stretch.nodes += begin;
+        stretch.n_nodes = end - begin;
+        stretch.n_leafs = 0;
+        stretch.uid = 0;
+        return ggml_backend_graph_compute_async(cuda_.get(), &stretch);
     }
 
-    void enter_theirs() {
-        if (in_ours_) {
-            cudaEventRecord(event_of(ours_done_), context_.stream);
-            ggml_backend_event_wait(cuda_.get(), ours_done_.get());
-            in_ours_ = false;
+    bool enter_ours() {
+        if (!in_ours_) {
+            ggml_backend_event_record(theirs_done_.get(), cuda_.get());
+            in_ours_ = succeeded(cudaStreamWaitEvent(context_.stream, event_of(theirs_done_)),
+                                 "waiting for ggml's stream");
         }
+        return in_ours_;
+    }
+
+    bool enter_theirs() {
+        if (in_ours_) {
+            in_ours_ = !succeeded(cudaEventRecord(event_of(ours_done_), context_.stream),
+                                  "recording an event");
+            ggml_backend_event_wait(cuda_.get(), ours_done_.get());
+        }
+        return !in_ours_;
     }
 
     static cudaEvent_t event_of(const ggml_backend_event_ptr& event) {
@@ -193,7 +234,10 @@ class Streams {
     ggml_backend_ptr cuda_;
     int device_;
     ggml_backend_event_ptr theirs_done_, ours_done_;
-    Context context_;
+    std::unique_ptr<CUstream_st, Delete> stream_;
+    std::unique_ptr<void, Delete> scratch_;
+    std::unique_ptr<cublasContext, Delete> blas_;
+    Context context_;  // borrows these
     bool in_ours_ = false;
 };
 
