@@ -1,24 +1,33 @@
 #include "base/log.hpp"
 
+#include <mutex>
 #include <utility>
 
 namespace flux2 {
 namespace {
 
-LogSink& sink() {
-    static LogSink instance;
+// Recursive: a sink may call what logs.
+struct SharedSink {
+    std::recursive_mutex mutex;
+    LogSink sink;
+};
+
+SharedSink& shared() {
+    static SharedSink instance;
     return instance;
 }
 
 }  // namespace
 
 void set_log(LogSink new_sink) {
-    sink() = std::move(new_sink);
+    const std::lock_guard lock(shared().mutex);
+    shared().sink = std::move(new_sink);
 }
 
 void log(LogLevel level, const std::string& line) {
-    if (sink()) {
-        sink()(level, line);
+    const std::lock_guard lock(shared().mutex);
+    if (shared().sink) {
+        shared().sink(level, line);
     }
 }
 

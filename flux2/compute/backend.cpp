@@ -12,31 +12,38 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
+#include <mutex>
 #include <utility>
 #include <vector>
 
 namespace flux2 {
 namespace {
 
-// ggml's own messages go where ours go; its chatter about what it does is left out.
-void pass_on_ggml_log() {
-    ggml_log_set(
-        [](ggml_log_level level, const char* text, void*) {
-            std::string line = text;
-            while (!line.empty() && line.back() == '\n') {
-                line.pop_back();
-            }
-            if (level == GGML_LOG_LEVEL_ERROR) {
-                log(LogLevel::error, line);
-            } else if (level == GGML_LOG_LEVEL_WARN) {
-                log(LogLevel::warning, line);
-            }
-        },
-        nullptr);
+// ggml's own messages go where ours go; its chatter about what it does is left out. Called by ggml
+// from any of its threads, through which nothing may be thrown.
+void pass_on(ggml_log_level level, const char* text, void*) noexcept {
+    if (level != GGML_LOG_LEVEL_ERROR && level != GGML_LOG_LEVEL_WARN) {
+        return;
+    }
+    try {
+        std::string line = text;
+        while (!line.empty() && line.back() == '\n') {
+            line.pop_back();
+        }
+        log(level == GGML_LOG_LEVEL_ERROR ? LogLevel::error : LogLevel::warning, line);
+    } catch (...) {
+        // Lost: neither ggml nor whoever called it can do anything about a message.
+    }
+}
+
+// Once for the whole process: ggml has one log for all, which others may have taken over since.
+void take_ggml_log() {
+    static std::once_flag taken;
+    std::call_once(taken, [] { ggml_log_set(pass_on, nullptr); });
 }
 
 std::vector<ggml_backend_dev_t> all_devices() {
-    pass_on_ggml_log();
+    take_ggml_log();
     std::vector<ggml_backend_dev_t> devices;
     for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
         devices.push_back(ggml_backend_dev_get(i));

@@ -79,7 +79,8 @@ typedef enum flux2_log_level {
 typedef void (*flux2_log)(flux2_log_level level, const char* line, void* user_data);
 
 // Sends what the library has to say to this function; null, as in the beginning, drops it. For the
-// whole process, and not to be called while other threads use the library.
+// whole process. Any thread may call this, but not the function itself. The function is called from
+// the threads that use the library and from those they start, one call at a time.
 flux2_status flux2_set_log(flux2_log log, void* user_data);
 
 // ---- Pictures ----

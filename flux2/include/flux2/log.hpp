@@ -10,8 +10,10 @@ enum class LogLevel { debug, info, warning, error };
 
 using LogSink = std::function<void(LogLevel, const std::string& line)>;
 
-// Replaces the sink; an empty one silences the library. The default drops everything.
-// Not to be called while other threads use the library.
+// Replaces the sink, which is one for the whole process, and waits until the former one is left; an
+// empty one silences the library, as in the beginning. Any thread may call this, but not a sink.
+// The sink is called from the threads that use the library and from those they start, one at a
+// time.
 void set_log(LogSink sink);
 
 }  // namespace flux2
