@@ -73,6 +73,15 @@ class AllocationWatch {
     size_t largest() const;
 };
 
+// While it lives, single allocations of more than so many bytes fail, on any thread.
+class AllocationLimit {
+  public:
+    explicit AllocationLimit(size_t bytes);
+    ~AllocationLimit();
+    AllocationLimit(const AllocationLimit&) = delete;
+    AllocationLimit& operator=(const AllocationLimit&) = delete;
+};
+
 // Little-endian values one after another, as both formats have them.
 class ByteWriter {
   public:

@@ -109,10 +109,11 @@ void Graph::compute() {
     check(!backend_.measures_only(), ErrorKind::internal, "a measured graph cannot be computed");
     n_blocks_passed_ = 0;
     thrown_ = nullptr;
+    *lacks_memory_ = false;
     const auto start = std::chrono::steady_clock::now();
-    if (!block_ends_.empty() || backend_.on_operation()) {
-        ggml_backend_sched_set_eval_callback(scheduler_.get(), on_node, this);
-    }
+    const bool looks_at_nodes = !block_ends_.empty() || backend_.on_operation();
+    ggml_backend_sched_set_eval_callback(scheduler_.get(), looks_at_nodes ? on_node : nullptr,
+                                         this);
     if (before_block_) {
         before_block_(0);
     }
@@ -121,6 +122,9 @@ void Graph::compute() {
         std::rethrow_exception(thrown_);
     }
     check(!backend_.cancel_requested(), ErrorKind::cancelled, "cancelled");
+    check(!*lacks_memory_, ErrorKind::out_of_memory,
+          "the computation found no more RAM to work in; close other programs, or make a smaller "
+          "picture");
     check(status == GGML_STATUS_SUCCESS, ErrorKind::backend, "the computation failed on ",
           backend_.name(), ": ", ggml_status_to_string(status));
     if (!backend_.is_cpu() && !block_ends_.empty()) {
@@ -128,28 +132,36 @@ void Graph::compute() {
         const double seconds =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         const double per_block = seconds / static_cast<double>(block_ends_.size());
-        blocks_per_pause_ = std::max<size_t>(1, static_cast<size_t>(kSecondsToPause / per_block));
+        blocks_per_pause_ = static_cast<size_t>(
+            std::clamp(kSecondsToPause / per_block, 1.0, static_cast<double>(block_ends_.size())));
     }
 }
 
 // ggml asks about each node whether to stop after it, then tells that it was computed.
 bool Graph::on_node(ggml_tensor* node, bool ask, void* graph) {
-    using Clock = std::chrono::steady_clock;
     auto& self = *static_cast<Graph*>(graph);
-    const auto& on_operation = self.backend_.on_operation();
     if (ask) {
-        self.operation_start_ = Clock::now();
+        self.operation_start_ = std::chrono::steady_clock::now();
         const size_t block = self.n_blocks_passed_;
         if (block < self.block_ends_.size() && self.block_ends_[block] == node) {
             ++self.n_blocks_passed_;
         }
-        return self.pauses_after(node) || on_operation;
+        return self.pauses_after(node) || self.backend_.on_operation();
     }
-    if (on_operation) {
-        on_operation(*node,
-                     std::chrono::duration<double>(Clock::now() - self.operation_start_).count());
+    return self.tell_operation(*node) && (!self.pauses_after(node) || self.pause());
+}
+
+// Tells the seconds of the operation that was computed, if somebody asks. Returns whether to go on.
+bool Graph::tell_operation(const ggml_tensor& node) {
+    const auto seconds = std::chrono::steady_clock::now() - operation_start_;
+    try {
+        if (backend_.on_operation()) {
+            backend_.on_operation()(node, std::chrono::duration<double>(seconds).count());
+        }
+    } catch (...) {
+        thrown_ = std::current_exception();
     }
-    return self.pauses_after(node) ? self.pause() : true;
+    return !thrown_;
 }
 
 // At the end of some blocks: of all when they are streamed, else of as many as give a pause every
@@ -173,7 +185,7 @@ bool Graph::pause() {
     } catch (...) {
         thrown_ = std::current_exception();
     }
-    return !thrown_ && !backend_.cancel_requested();
+    return !thrown_ && !*lacks_memory_ && !backend_.cancel_requested();
 }
 
 HostTensor Graph::read(const ggml_tensor* tensor) const {

@@ -7,12 +7,14 @@
 #include <ggml-cpp.h>
 #include <ggml.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -62,7 +64,8 @@ class Graph {
 
     void set(ggml_tensor* input, std::span<const float> values);
     void set(ggml_tensor* input, std::span<const int32_t> values);
-    // Throws backend when the device fails, cancelled when the backend's flag says so.
+    // Throws backend when the device fails, out_of_memory when a node of ours finds no room for
+    // what it works with, cancelled when the backend's flag says so.
     void compute();
     HostTensor read(const ggml_tensor* tensor) const;
     Taps read_taps() const;
@@ -71,11 +74,16 @@ class Graph {
     MemoryUse memory() const { return memory_; }
     std::vector<const ggml_tensor*> nodes() const;
 
+    // Raised by nodes (compute/own_node) during a computation, from any thread; stays where it is
+    // when the graph is moved.
+    std::atomic<bool>& lacks_memory() { return *lacks_memory_; }
+
   private:
     MemoryUse allocated() const;
     static bool on_node(ggml_tensor* node, bool ask, void* graph);
     bool pauses_after(const ggml_tensor* node) const;
     bool pause();
+    bool tell_operation(const ggml_tensor& node);
 
     const Backend& backend_;
     Form form_;
@@ -89,7 +97,8 @@ class Graph {
     size_t blocks_per_pause_ = 1;  // a pause costs a device the time to empty its queue
     std::chrono::steady_clock::time_point operation_start_;
     std::function<void(size_t)> before_block_;
-    std::exception_ptr thrown_;  // in a block's callback, where ggml's frames lie between
+    std::exception_ptr thrown_;  // in a callback, where ggml's frames lie between
+    std::unique_ptr<std::atomic<bool>> lacks_memory_ = std::make_unique<std::atomic<bool>>(false);
     MemoryUse memory_;
 };
 

@@ -1,6 +1,9 @@
-// Graph nodes for operations of our own that ggml does not have. A node names its operation by the
-// plain C++ function that computes it on a CPU; other devices have a table of kernels by function
-// (compute/cuda). Parameters that are no tensors ride in the node itself.
+// Graph nodes for operations of our own that ggml does not have: functions of ours that ggml's CPU
+// threads run. All threads call a node's function with their index; nothing lets them wait for each
+// other, so an operation of two phases is two nodes. Other devices have a table of kernels by
+// function (compute/cuda). Parameters that are no tensors ride in the node itself.
+//
+// A function may throw std::bad_alloc and nothing else: Graph::compute then throws out_of_memory.
 #pragma once
 
 #include "compute/graph.hpp"
@@ -13,7 +16,6 @@
 #include <cstring>
 #include <initializer_list>
 #include <type_traits>
-#include <vector>
 
 namespace flux2 {
 
@@ -23,7 +25,16 @@ struct NodeResult {
     std::array<int64_t, 4> ne;
 };
 
-// Behind ggml's own parameters of such nodes: a function, a number and a pointer.
+// A node without parameters. Sources that are null are left out.
+ggml_tensor* own_node(Graph& g, const NodeResult& result,
+                      std::initializer_list<ggml_tensor*> sources, ggml_custom_op_t function);
+
+// The same in the memory of x, which nobody may read later; x is the node's first source.
+ggml_tensor* own_node_in_place(Graph& g, const char* name, ggml_tensor* x,
+                               std::initializer_list<ggml_tensor*> sources,
+                               ggml_custom_op_t function);
+
+// Behind ggml's own parameters of such nodes, which take 24 bytes, lie our function and then ours.
 constexpr size_t kNodeParamsOffset = 32;
 constexpr size_t kNodeParamsSize = GGML_MAX_OP_PARAMS - kNodeParamsOffset;
 
@@ -32,15 +43,9 @@ ggml_tensor* own_node(Graph& g, const NodeResult& result,
                       std::initializer_list<ggml_tensor*> sources, ggml_custom_op_t function,
                       const Params& params) {
     static_assert(std::is_trivially_copyable_v<Params> && sizeof(Params) <= kNodeParamsSize);
-    std::vector<ggml_tensor*> args(sources);
-    std::erase(args, nullptr);
-    const auto& ne = result.ne;
-    ggml_tensor* node =
-        ggml_custom_4d(g, result.type, ne[0], ne[1], ne[2], ne[3], args.data(),
-                       static_cast<int>(args.size()), function, GGML_N_TASKS_MAX, nullptr);
+    ggml_tensor* node = own_node(g, result, sources, function);
     std::memcpy(reinterpret_cast<std::byte*>(node->op_params) + kNodeParamsOffset, &params,
                 sizeof(params));
-    ggml_set_name(node, result.name);
     return node;
 }
 
@@ -53,12 +58,6 @@ Params params_of(const ggml_tensor* node) {
 }
 
 // The function that names a node's operation; null for ggml's operations.
-inline ggml_custom_op_t function_of(const ggml_tensor* node) {
-    ggml_custom_op_t function = nullptr;
-    if (node->op == GGML_OP_CUSTOM) {
-        std::memcpy(&function, node->op_params, sizeof(function));
-    }
-    return function;
-}
+ggml_custom_op_t function_of(const ggml_tensor* node);
 
 }  // namespace flux2

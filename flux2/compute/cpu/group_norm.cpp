@@ -186,7 +186,7 @@ ggml_tensor* group_norm(Graph& g, ggml_tensor* weight, ggml_tensor* bias, ggml_t
         g, "cpu norm moments", {x->ne[0], 2, (n_pixels + chunk - 1) / chunk, 1}, {x}, take_moments);
     const ggml_custom_op_t function = options.silu ? apply<true> : apply<false>;
     return options.in_place
-               ? node_in_place(g, "cpu group norm", x, {moments, weight, bias}, function)
+               ? own_node_in_place(g, "cpu group norm", x, {moments, weight, bias}, function)
                : node(g, "cpu group norm", {x->ne[0], x->ne[1], x->ne[2], 1},
                       {x, moments, weight, bias}, function);
 }

@@ -1,9 +1,8 @@
-// Graph nodes whose work is a function of ours, run by ggml's CPU threads. All threads call it with
-// their index; nothing lets them wait for each other, so an operation of two phases is two nodes.
-// Tensors are contiguous F32 unless said otherwise. Such a function must not throw.
+// How nodes of this folder are made (compute/own_node) and read. Tensors are contiguous F32 unless
+// said otherwise.
 #pragma once
 
-#include "compute/graph.hpp"
+#include "compute/own_node.hpp"
 
 #include <ggml.h>
 
@@ -12,7 +11,6 @@
 #include <cstring>
 #include <initializer_list>
 #include <memory>
-#include <vector>
 
 namespace flux2::cpu {
 
@@ -21,24 +19,7 @@ namespace flux2::cpu {
 inline ggml_tensor* node(Graph& g, const char* name, const std::array<int64_t, 4>& ne,
                          std::initializer_list<ggml_tensor*> sources, ggml_custom_op_t function,
                          ggml_type type = GGML_TYPE_F32) {
-    std::vector<ggml_tensor*> args(sources);
-    std::erase(args, nullptr);
-    ggml_tensor* result =
-        ggml_custom_4d(g, type, ne[0], ne[1], ne[2], ne[3], args.data(),
-                       static_cast<int>(args.size()), function, GGML_N_TASKS_MAX, nullptr);
-    ggml_set_name(result, name);
-    return result;
-}
-
-// The same in the memory of x, which nobody may read later; x is the node's first source.
-inline ggml_tensor* node_in_place(Graph& g, const char* name, ggml_tensor* x,
-                                  std::initializer_list<ggml_tensor*> sources,
-                                  ggml_custom_op_t function) {
-    std::vector<ggml_tensor*> args(sources);
-    ggml_tensor* result = ggml_custom_inplace(g, x, args.data(), static_cast<int>(args.size()),
-                                              function, GGML_N_TASKS_MAX, nullptr);
-    ggml_set_name(result, name);
-    return result;
+    return own_node(g, {name, type, ne}, sources, function);
 }
 
 inline bool has_name(const ggml_tensor* node, const char* name) {
@@ -53,7 +34,7 @@ inline float* values(ggml_tensor* tensor) {
     return static_cast<float*>(tensor->data);
 }
 
-// Memory of one thread while its function runs; not initialised.
+// Memory of one thread while its function runs; not initialised. Throws std::bad_alloc.
 inline std::unique_ptr<float[]> scratch(int64_t n) {
     return std::make_unique_for_overwrite<float[]>(static_cast<size_t>(n));
 }
