@@ -72,7 +72,8 @@ class Trial {
     HostTensor compute(ggml_tensor* result) {
         ggml_tensor* output =
             result->type == GGML_TYPE_F32 ? result : ggml_cast(graph_, result, GGML_TYPE_F32);
-        graph_.finish(ggml_is_contiguous(output) ? output : ggml_cont(graph_, output));
+        output = ggml_is_contiguous(output) ? output : ggml_cont(graph_, output);
+        graph_.finish(output);
         for (const auto& [tensor, values] : inputs_) {
             if (tensor->buffer != nullptr) {  // null when the operation had no use for it
                 set(tensor, values);
@@ -199,6 +200,11 @@ void add_token_cases(std::vector<Case>& cases) {
                              return linear(t.graph(), w, t.input({s.width, s.n, 1, 1}, s.size));
                          }});
     }
+    cases.push_back({"linear", "part of each row", [](Trial& t) {
+                         ggml_tensor* w = t.input({64, 48, 1, 1}, 0.05f, GGML_TYPE_BF16);
+                         ggml_tensor* y = linear(t.graph(), w, t.input({64, 5, 1, 1}));
+                         return ggml_view_2d(t.graph(), y, 20, 5, y->nb[1], 8 * y->nb[0]);
+                     }});
 }
 
 // A feed-forward branch whose weights are so large that what is between them leaves the range of

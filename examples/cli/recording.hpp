@@ -28,6 +28,7 @@ class Recording {
     bool has(const std::string& name) const { return source_.find(name) != nullptr; }
     // Throws bad_file when it is missing.
     HostTensor get(const std::string& name) const;
+    // The same for whole numbers; throws bad_file when they are too large to be any.
     std::vector<int32_t> get_ints(const std::string& name) const;
     // As PyTorch has it, slowest first.
     std::vector<int64_t> shape(const std::string& name) const;
@@ -60,7 +61,7 @@ class Report {
     // Another number of values fails.
     void compare(const std::string& stage, const std::string& name, const HostTensor& ours,
                  const Recording& recording, double limit);
-    // The same with values from elsewhere, of one shape; they are not dumped.
+    // The same with values from elsewhere; they are not dumped.
     void compare_values(const std::string& stage, const std::string& name, const HostTensor& ours,
                         const HostTensor& other, double limit);
     // Compares two pictures in 0..1 of one size by their PSNR; least_db is what passes.
