@@ -1,4 +1,5 @@
-// Ctrl-C and termination in the middle of a picture, through the flux2 program.
+// Ctrl-C and termination in the middle of a picture and of every other long command, through the
+// flux2 program.
 #include <flux2/image.hpp>
 #include "cli.hpp"
 
@@ -109,6 +110,68 @@ TEST_CASE("a program that waits for prompts ends at once") {
     program.type("\x03");
     CHECK(program.wait_for_exit(kSoon) == 130);
     CHECK(folder.names().empty());
+}
+
+// ---- Commands that write no files: they end at once ----
+
+// Starts the command, waits for a text that tells that it works, and sends each of the signals.
+void check_ends_at_once(const Arguments& command, const std::string& when) {
+    constexpr double kAtOnce = 2;
+    CAPTURE(command.front());
+    for (const int signal : {SIGINT, SIGTERM}) {
+        test::TerminalProgram program(command);
+        program.wait_for(when);
+        program.send(signal);
+        program.wait_for("flux2: cancelled");
+        CHECK(program.wait_for_exit(kAtOnce) == 130);
+    }
+}
+
+Arguments bench_of_transformer(const Arguments& more) {
+    return joined({"bench", "--device", "CPU", "-t", "1", "--diffusion-model",
+                   fixture("klein/flux2.safetensors").string()},
+                  more);
+}
+
+TEST_CASE("a benchmark ends at once: of networks, of types, of operations") {
+    const Arguments many = {"-W", "64", "-H", "64", "--repeat", "1000000000"};
+    check_ends_at_once(bench_of_transformer(many), "device CPU");
+    check_ends_at_once({"bench", "--device", "CPU", "-t", "1", "--types"}, "device CPU");
+    check_ends_at_once(
+        bench_of_transformer({"-W", "512", "-H", "512", "--repeat", "1", "--profile"}),
+        "transformer");
+}
+
+TEST_CASE("a self-test ends at once: of networks, of operations, of recorded runs") {
+    check_ends_at_once({"selftest", "--device", "CPU", "--threads", "1"}, "text_encoder");
+    check_ends_at_once({"selftest", "--device", "CPU", "--ops"}, "modulate");
+    check_ends_at_once({"selftest", "--device", "CPU", "-m", FLUX2_TINY_MODEL, "--replay",
+                        fixture("tiny/golden-t2i.safetensors").string(),
+                        fixture("tiny/golden-edit.safetensors").string()},
+                       "token_ids");
+}
+
+TEST_CASE("a look at many files ends at once") {
+    constexpr int kFiles = 400;  // and as many pairs of each with each
+    Arguments command = {"info"};
+    for (int i = 0; i < kFiles; ++i) {
+        command.push_back(fixture("klein/flux2.safetensors").string());
+        command.push_back(fixture("klein/vae.safetensors").string());
+    }
+    check_ends_at_once(command, "autoencoder");
+}
+
+TEST_CASE("a plan ends at once") {
+    const test::TemporaryFolder pictures;
+    const size_t n = 2048 * 2048 * 3;
+    save_image(pictures / "large.png", {2048, 2048, std::vector<uint8_t>(n, 50)});
+    // The warning about the first picture tells that the others are being read.
+    Arguments command = joined(joined({"plan"}, test::small_picture()),
+                               {"-r", FLUX2_TEST_CORPUS "/image/png_grey_alpha"});
+    for (int i = 0; i < 9; ++i) {
+        command = joined(command, {"-r", (pictures / "large.png").string()});
+    }
+    check_ends_at_once(command, "has transparent pixels");
 }
 
 }  // namespace

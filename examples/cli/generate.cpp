@@ -3,14 +3,13 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/system.hpp"
+#include "cancel.hpp"
 #include "model_choice.hpp"
 #include "output_name.hpp"
 #include "picture_facts.hpp"
 #include "session.hpp"
 
 #include <algorithm>
-#include <csignal>
-#include <cstdlib>
 #include <iostream>
 #include <new>
 #include <random>
@@ -18,9 +17,6 @@
 #include <utility>
 
 namespace flux2::cli {
-
-std::atomic<bool> cancel_requested = false;
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -33,10 +29,6 @@ constexpr size_t kPromptsAhead = 8;
 LoadOptions with_cancel(LoadOptions load) {
     load.cancel = &cancel_requested;
     return load;
-}
-
-void end_at_once(int) {
-    std::_Exit(exit_code(ErrorKind::cancelled));
 }
 
 std::string read_standard_input() {
@@ -104,9 +96,11 @@ int run(const GenerateOptions& o) {
     return 0;
 }
 
-// Runs a command. Programs that read its events learn of every failure, of wrong options too.
+// Runs a command that makes pictures. Programs that read its events learn of every failure, of
+// wrong options too.
 template <typename Body>
 int telling_errors(int argc, char** argv, const Body& body) {
+    cancel_on_signals();
     const bool json = std::any_of(
         argv, argv + argc, [](const char* argument) { return argument == std::string("--json"); });
     const auto tell = [&](ErrorKind kind, const char* line) {
@@ -129,14 +123,6 @@ int telling_errors(int argc, char** argv, const Body& body) {
 }
 
 }  // namespace
-
-EndsAtOnce::EndsAtOnce()
-    : interrupt_(std::signal(SIGINT, end_at_once)), terminate_(std::signal(SIGTERM, end_at_once)) {}
-
-EndsAtOnce::~EndsAtOnce() {
-    std::signal(SIGINT, interrupt_);
-    std::signal(SIGTERM, terminate_);
-}
 
 Request make_request(const GenerateOptions& o) {
     Request request = o.request;

@@ -6,29 +6,12 @@
 #include "model_hash.hpp"
 #include "options.hpp"
 
-#include <atomic>
 #include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
 
 namespace flux2::cli {
-
-// Raised by Ctrl-C.
-extern std::atomic<bool> cancel_requested;
-
-// While it lives, Ctrl-C ends the program at once: nothing is being made, somebody types.
-class EndsAtOnce {
-  public:
-    EndsAtOnce();
-    ~EndsAtOnce();
-    EndsAtOnce(const EndsAtOnce&) = delete;
-    EndsAtOnce& operator=(const EndsAtOnce&) = delete;
-
-  private:
-    void (*interrupt_)(int);
-    void (*terminate_)(int);
-};
 
 // A loaded model and how its pictures are told and written.
 class Studio {

@@ -6,6 +6,7 @@
 #include "base/guarded_main.hpp"
 #include "base/log.hpp"
 #include "bench.hpp"
+#include "cancel.hpp"
 #include "generate.hpp"
 #include "inspect.hpp"
 #include "plan.hpp"
@@ -13,7 +14,6 @@
 
 #include <cxxopts.hpp>
 
-#include <csignal>
 #include <iostream>
 #include <string>
 
@@ -85,16 +85,11 @@ int run(int argc, char** argv) {
     return generate(argc, argv);
 }
 
-void request_cancel(int) {
-    cancel_requested = true;
-}
-
 }  // namespace
 }  // namespace flux2::cli
 
 int main(int argc, char** argv) {
-    std::signal(SIGINT, flux2::cli::request_cancel);
-    std::signal(SIGTERM, flux2::cli::request_cancel);
+    flux2::cli::end_on_signals();
     flux2::set_log([](flux2::LogLevel level, const std::string& line) {
         if (level >= flux2::LogLevel::warning) {
             std::cerr << "flux2: " << (level == flux2::LogLevel::warning ? "warning: " : "") << line

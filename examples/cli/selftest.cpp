@@ -3,7 +3,7 @@
 #include <flux2/image.hpp>
 #include "base/check.hpp"
 #include "base/system.hpp"
-#include "generate.hpp"
+#include "cancel.hpp"
 #include "image/image.hpp"
 #include "models/text_encoder.hpp"
 #include "models/transformer.hpp"
@@ -259,7 +259,6 @@ void run_replay(const cxxopts::ParseResult& args, Report& report) {
     read_model_options(args, model);
     model.load.type = args["type"].as<std::string>();
     model.load.device = args["device"].as<std::string>();
-    model.load.cancel = &cancel_requested;
     const auto files = args["replay"].as<std::vector<std::string>>();
     replay({files.begin(), files.end()}, model, report);
 }
@@ -282,6 +281,7 @@ int selftest(int argc, char** argv) {
         run_golden(args, report);
     }
     if (args.count("dump") > 0) {
+        cancel_on_signals();  // what is begun here is written whole
         report.dump(args["dump"].as<std::string>());
     }
     std::cout << report.n_compared() - report.n_failed() << " passed, " << report.n_failed()

@@ -1,6 +1,7 @@
 #include "session.hpp"
 
 #include "base/check.hpp"
+#include "cancel.hpp"
 #include "generate.hpp"
 #include "output_name.hpp"
 

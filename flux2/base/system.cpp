@@ -83,6 +83,11 @@ bool stdin_is_terminal() {
     return _isatty(_fileno(stdin)) != 0;
 }
 
+void write_to_stderr(std::string_view text) noexcept {
+    constexpr int kErrorStream = 2;
+    _write(kErrorStream, text.data(), static_cast<unsigned>(text.size()));
+}
+
 #else
 
 bool stderr_is_terminal() {
@@ -91,6 +96,11 @@ bool stderr_is_terminal() {
 
 bool stdin_is_terminal() {
     return isatty(STDIN_FILENO) != 0;
+}
+
+void write_to_stderr(std::string_view text) noexcept {
+    // What cannot be written has no other place to go.
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string_view>
 
 namespace flux2 {
 
@@ -30,5 +31,7 @@ bool cpu_multiplies_matrices();
 bool stderr_is_terminal();
 // Whether somebody types at the input.
 bool stdin_is_terminal();
+// Writes to the error stream past all buffers, so that signal handlers may do it too.
+void write_to_stderr(std::string_view text) noexcept;
 
 }  // namespace flux2
