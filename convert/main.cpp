@@ -248,8 +248,8 @@ int main_checked(int argc, char** argv) {
     const cxxopts::ParseResult args = options.parse(argc, argv);
     if (args.count("help") > 0) {
         std::cout << options.help()
-                  << "\nExit codes: 0 ok, 1 verification failed or internal "
-                     "error, 2 usage, 3 file, 4 memory or disk, 130 cancelled\n";
+                  << "\nExit codes: 0 ok, 1 verification failed or internal error, 2 usage,\n"
+                     "3 file, 4 memory or disk, 130 cancelled\n";
         return 0;
     }
     if (args.count("version") > 0) {

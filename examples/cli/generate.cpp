@@ -214,6 +214,7 @@ int redo(int argc, char** argv) {
         cxxopts::Options options = describe_options("flux2 redo", "PICTURE ");
         options.add_options()("picture", "", cxxopts::value<std::string>());
         options.parse_positional({"picture"});
+        options.positional_help("");  // it stands first
         const auto args = options.parse(argc, argv);
         if (args.count("help") > 0) {
             std::cout << "Makes a picture again from the settings stored in it; options change "

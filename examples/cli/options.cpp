@@ -97,10 +97,9 @@ void add_generate_options(cxxopts::Options& options) {
         ("s,seed", "a number; default: random", text())                                       //
         ("b,batch-count", "pictures per prompt, with seeds counting up", text())              //
         ("r,ref-image", "reference picture, PNG or JPEG (repeatable)",
-         cxxopts::value<std::vector<std::string>>())  //
-        ("match-ref", "take the size of this reference, the first is 1",
-         text())                                         //
-        ("i,init-img", "picture to start from", text())  //
+         cxxopts::value<std::vector<std::string>>())                               //
+        ("match-ref", "take the size of this reference, 1 for the first", text())  //
+        ("i,init-img", "picture to start from", text())                            //
         ("strength", "how far to leave it, above 0 to 1 (default 0.75)",
          text())                                                                     //
         ("alpha", "transparency of pictures: drop or white (default drop)", text())  //

@@ -197,8 +197,8 @@ fs::path bundled_recordings() {
 cxxopts::Options known_options() {
     const auto text = [] { return cxxopts::value<std::string>(); };
     cxxopts::Options options("flux2 selftest",
-                             "Compares every network with recorded results of the reference, or "
-                             "replays recorded runs\nwith a model's own files.\n");
+                             "Compares every network with recorded results of the reference,\n"
+                             "or replays recorded runs with a model's own files.\n");
     options.add_options()  //
         ("golden", "folder of recordings (default: those that come with the program)",
          text())  //
