@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -234,6 +235,29 @@ TEST_CASE("the PSNR is that of pictures rounded to 8 bits") {
     CHECK(cli::psnr_8_bit(a, {1.0f / 255, 0.2f, 0.6f, 1.0f}) == doctest::Approx(54.1514));
     CHECK(cli::psnr_8_bit({1.0f}, {0.0f}) == doctest::Approx(0.0));
     CHECK(cli::psnr_8_bit({std::nanf("")}, {0.0f}) == -std::numeric_limits<double>::infinity());
+}
+
+TEST_CASE("values of another number fail a comparison") {
+    std::ostringstream lines;
+    cli::Report report(lines);
+    report.compare_values("a", "b", HostTensor({3, 1, 1, 1}), HostTensor({2, 1, 1, 1}), 1);
+    CHECK(report.n_failed() == 1);
+    CHECK(lines.str().find("3 values, 2 were expected") != std::string::npos);
+}
+
+TEST_CASE("recorded ids that no integer holds are refused") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "ids.safetensors",
+                     test::safetensors_of({test::counting_tensor("good", {2}, 151000),
+                                           test::counting_tensor("huge", {1}, 1e30f),
+                                           test::counting_tensor("none", {1}, std::nanf(""))}));
+    const cli::Recording recording(folder / "ids.safetensors");
+    CHECK(recording.get_ints("good") == std::vector<int32_t>{151000, 151001});
+    for (const char* name : {"huge", "none"}) {
+        const auto error = test::error_of([&] { recording.get_ints(name); });
+        CHECK(error.kind == ErrorKind::bad_file);
+        CHECK(error.mentions(name));
+    }
 }
 
 }  // namespace
