@@ -3,10 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <future>
 #include <string>
 #include <thread>
 
 #ifndef _WIN32
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -154,7 +156,141 @@ TEST_CASE("writing into a folder that does not exist is refused") {
     CHECK(error.mentions((folder / "absent/out").string()));
 }
 
+TEST_CASE("two writers of one name do not share a temporary file") {
+    const TemporaryFolder folder;
+    AtomicFile first(folder / "out");
+    AtomicFile second(folder / "out");
+    CHECK(first.temporary_path() != second.temporary_path());
+    first.write_at(0, bytes_of("from the first"));
+    second.write_at(0, bytes_of("second"));
+    first.commit();
+    CHECK(read_file(folder / "out") == bytes_of("from the first"));
+    second.commit();
+    CHECK(read_file(folder / "out") == bytes_of("second"));
+    CHECK(folder.names() == std::vector<std::string>{"out"});
+}
+
+TEST_CASE("a new file takes a free name and leaves a taken one alone") {
+    const TemporaryFolder folder;
+    const auto put = [&](const char* text) {
+        AtomicFile file(folder / "out");
+        file.write_at(0, bytes_of(text));
+        return file.commit_new();
+    };
+    CHECK(put("first"));
+    CHECK_FALSE(put("second"));
+    CHECK(read_file(folder / "out") == bytes_of("first"));
+    CHECK(folder.names() == std::vector<std::string>{"out"});
+}
+
+TEST_CASE("of many writers that want one new name, one gets it") {
+    const TemporaryFolder folder;
+    std::vector<std::future<bool>> writers;
+    for (size_t i = 0; i < 8; ++i) {
+        writers.push_back(std::async(std::launch::async, [&folder] {
+            AtomicFile file(folder / "out");
+            file.write_at(0, bytes_of("whole"));
+            return file.commit_new();
+        }));
+    }
+    int n_written = 0;
+    for (std::future<bool>& writer : writers) {
+        n_written += writer.get() ? 1 : 0;
+    }
+    CHECK(n_written == 1);
+    CHECK(folder.names() == std::vector<std::string>{"out"});
+}
+
+TEST_CASE("a symbolic link stays, the file it leads to is replaced") {
+    const TemporaryFolder folder;
+    fs::create_directory(folder / "below");
+    write_file(folder / "below/file", "old");
+    fs::create_symlink("below/file", folder / "link");
+    fs::create_symlink("link", folder / "second");
+    fs::create_symlink("below/new", folder / "dangling");
+    fs::create_symlink("loop", folder / "loop");
+    write_whole_file(folder / "second", bytes_of("new"));
+    CHECK(fs::is_symlink(folder / "second"));
+    CHECK(fs::is_symlink(folder / "link"));
+    CHECK(read_file(folder / "below/file") == bytes_of("new"));
+    write_whole_file(folder / "dangling", bytes_of("made"));
+    CHECK(fs::is_symlink(folder / "dangling"));
+    CHECK(read_file(folder / "below/new") == bytes_of("made"));
+    CHECK(error_of([&] { AtomicFile(folder / "loop"); }).kind == ErrorKind::bad_file);
+}
+
+TEST_CASE("a folder is refused before anything is written to it") {
+    const TemporaryFolder folder;
+    fs::create_directory(folder / "there");
+    for (const char* name : {"there", "there/", "new/"}) {
+        CAPTURE(name);
+        const auto error = error_of([&] { AtomicFile(folder / name); });
+        CHECK(error.kind == ErrorKind::bad_file);
+        CHECK(error.mentions("is a folder"));
+    }
+    CHECK(folder.names() == std::vector<std::string>{"there"});
+}
+
+TEST_CASE("missing folders are made for a file, and a trial leaves none of them") {
+    const TemporaryFolder folder;
+    const fs::path file = folder / "a/b/a";
+    write_file(folder / "file", "x");
+    check_writable(file);
+    CHECK(folder.names() == std::vector<std::string>{"file"});
+    make_folders_for(file);
+    make_folders_for(file);
+    write_whole_file(file, bytes_of("text"));
+    CHECK(read_file(file) == bytes_of("text"));
+    CHECK_NOTHROW(check_writable(file));
+    CHECK_NOTHROW(check_writable("out"));
+    const std::string long_name(300, 'a');
+    for (const fs::path& wrong :
+         {folder / "file/x", folder / "file/x/y", folder / long_name, folder / long_name / "x",
+          folder / "new" / long_name / "x", folder / "a", folder / "a/"}) {
+        CAPTURE(wrong);
+        CHECK(error_of([&] { check_writable(wrong); }).kind == ErrorKind::bad_file);
+    }
+    CHECK(error_of([&] { make_folders_for(folder / "file/x"); }).kind == ErrorKind::bad_file);
+    CHECK(folder.names() == std::vector<std::string>{"a", "file"});
+}
+
 #ifndef _WIN32
+TEST_CASE("a pipe takes bytes and stays a pipe") {
+    const TemporaryFolder folder;
+    REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+    CHECK(is_stream(folder / "pipe"));
+    for (const auto& error : {error_of([&] { AtomicFile(folder / "pipe"); }),
+                              error_of([&] { check_writable(folder / "pipe"); })}) {
+        CHECK(error.kind == ErrorKind::bad_file);
+        CHECK(error.mentions("pipe or a device"));
+    }
+    const std::string text(200'000, 'x');  // more than a pipe holds
+    auto reader = std::async(std::launch::async, [&] { return read_file(folder / "pipe"); });
+    write_whole_file(folder / "pipe", bytes_of(text));
+    CHECK(reader.get() == bytes_of(text));
+    CHECK(fs::is_fifo(folder / "pipe"));
+}
+
+TEST_CASE("a device takes bytes and stays a device") {
+    for (const char* device : {"/dev/null", "/dev/stdout"}) {
+        CAPTURE(device);
+        CHECK(is_stream(device));
+        CHECK(error_of([&] { AtomicFile file(device); }).kind == ErrorKind::bad_file);
+    }
+    write_whole_file("/dev/null", bytes_of("gone"));
+    CHECK(fs::is_character_file("/dev/null"));
+    const TemporaryFolder folder;
+    fs::create_symlink("/dev/null", folder / "link");
+    write_whole_file(folder / "link", bytes_of("gone"));
+    CHECK(fs::is_symlink(folder / "link"));
+    CHECK_FALSE(is_stream(folder / "absent"));
+    CHECK_FALSE(is_stream(folder.path()));
+    if (fs::exists("/dev/full")) {
+        CHECK(error_of([&] { write_whole_file("/dev/full", bytes_of("x")); }).kind ==
+              ErrorKind::out_of_disk);
+    }
+}
+
 namespace {
 
 // Starts a child that writes half a file under this name and waits; kills it there.

@@ -193,6 +193,14 @@ TEST_CASE("a BMP has its rows from the bottom, blue first") {
     CHECK(std::equal(rows.begin(), rows.end(), file.end() - 8));
 }
 
+TEST_CASE("a new picture does not replace one that is there") {
+    const test::TemporaryFolder folder;
+    CHECK(save_new_image(folder / "a.png", smooth_image(4, 4)));
+    CHECK_FALSE(save_new_image(folder / "a.png", smooth_image(8, 8)));
+    CHECK(load_image(folder / "a.png").width == 4);
+    CHECK(folder.names() == std::vector<std::string>{"a.png"});
+}
+
 TEST_CASE("what cannot be saved is refused and leaves nothing") {
     const test::TemporaryFolder folder;
     const Image image = smooth_image(4, 4);

@@ -6,6 +6,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
+#include <iomanip>
+#include <random>
+#include <sstream>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -40,13 +43,98 @@ void check_is_file(const fs::path& path) {
 std::string last_error() {
     return std::system_category().message(static_cast<int>(GetLastError()));
 }
+
+bool disk_is_full() {
+    return GetLastError() == ERROR_DISK_FULL;
+}
+
+// Creates a file that was not there; -1 when it cannot be.
+intptr_t create_new(const fs::path& path) {
+    const HANDLE file = CreateFileW(path.c_str(), GENERIC_WRITE, 0, nullptr, CREATE_NEW,
+                                    FILE_ATTRIBUTE_NORMAL, nullptr);
+    return file == INVALID_HANDLE_VALUE ? -1 : reinterpret_cast<intptr_t>(file);
+}
+
+bool name_was_taken() {
+    return GetLastError() == ERROR_FILE_EXISTS;
+}
 #else
+constexpr const char* kStandardOutput = "/dev/stdout";
+
 std::string last_error() {
     return std::generic_category().message(errno);
 }
+
+bool disk_is_full() {
+    return errno == ENOSPC || errno == EDQUOT;
+}
+
+// Creates a file that was not there; -1 when it cannot be.
+intptr_t create_new(const fs::path& path) {
+    return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
+bool name_was_taken() {
+    return errno == EEXIST;
+}
 #endif
 
+[[noreturn]] void fail_to_write(const fs::path& path) {
+    fail(disk_is_full() ? ErrorKind::out_of_disk : ErrorKind::bad_file, path.string(),
+         ": cannot be written: ", last_error());
+}
+
+// Where symbolic links lead; the path itself when it is none.
+fs::path behind_links(fs::path path) {
+    constexpr int kMaxLinks = 40;  // as many as Linux follows
+    for (int i = 0; i < kMaxLinks; ++i) {
+        std::error_code error;
+        const fs::path target = fs::read_symlink(path, error);
+        if (error) {
+            return path;
+        }
+        path = path.parent_path() / target;
+    }
+    fail(ErrorKind::bad_file, path.string(), ": is a symbolic link that leads back to itself");
+}
+
+void check_replaceable(const fs::path& path) {
+    check(!path.empty(), ErrorKind::bad_argument, "a file to write has an empty name; name one");
+    std::error_code ignored;
+    const fs::file_status status = fs::status(path, ignored);
+    check(path.has_filename() && !fs::is_directory(status), ErrorKind::bad_file, path.string(),
+          ": is a folder; give the name of a file");
+    check((!fs::exists(status) || fs::is_regular_file(status)) && !is_stream(path),
+          ErrorKind::bad_file, path.string(),
+          ": is a pipe or a device, which cannot be replaced by a file; give the name of a file");
+}
+
+fs::path temporary_name(const fs::path& path) {
+    std::ostringstream suffix;
+    suffix << ".partial-" << std::hex << std::setfill('0') << std::setw(8)
+           << (std::random_device{}() & 0xffffffffu);
+    return fs::path(path) += suffix.str();
+}
+
 }  // namespace
+
+AtomicFile::AtomicFile(const fs::path& final_path) {
+    constexpr int kMaxNames = 100;
+    check_replaceable(final_path);
+    final_path_ = behind_links(final_path);
+    for (int i = 0; handle_ == -1 && (i == 0 || (name_was_taken() && i < kMaxNames)); ++i) {
+        temporary_path_ = temporary_name(final_path_);
+        handle_ = create_new(temporary_path_);
+    }
+    if (handle_ == -1) {
+        fail_to_write(final_path_);
+    }
+}
+
+void AtomicFile::remove_temporary() const {
+    std::error_code ignored;
+    fs::remove(temporary_path_, ignored);
+}
 
 #ifdef _WIN32
 
@@ -78,21 +166,10 @@ MappedFile::~MappedFile() {
     }
 }
 
-AtomicFile::AtomicFile(const fs::path& final_path)
-    : final_path_(final_path),
-      temporary_path_(fs::path(final_path) += concat(".partial-", GetCurrentProcessId())) {
-    const HANDLE file = CreateFileW(temporary_path_.c_str(), GENERIC_WRITE, 0, nullptr,
-                                    CREATE_ALWAYS, FILE_ATTRIBUTE_NORMAL, nullptr);
-    check(file != INVALID_HANDLE_VALUE, ErrorKind::bad_file, final_path.string(),
-          ": cannot be written: ", last_error());
-    handle_ = reinterpret_cast<intptr_t>(file);
-}
-
 AtomicFile::~AtomicFile() {
     if (handle_ != -1) {
         CloseHandle(reinterpret_cast<HANDLE>(handle_));
-        std::error_code ignored;
-        fs::remove(temporary_path_, ignored);
+        remove_temporary();
     }
 }
 
@@ -105,27 +182,81 @@ void AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
         DWORD written = 0;
         if (!WriteFile(reinterpret_cast<HANDLE>(handle_), bytes.data(), size, &written,
                        &position)) {
-            const bool full = GetLastError() == ERROR_DISK_FULL;
-            fail(full ? ErrorKind::out_of_disk : ErrorKind::bad_file, final_path_.string(),
-                 ": cannot be written: ", last_error());
+            fail_to_write(final_path_);
         }
         offset += written;
         bytes = bytes.subspan(written);
     }
 }
 
-void AtomicFile::commit() {
-    check(FlushFileBuffers(reinterpret_cast<HANDLE>(handle_)) != 0, ErrorKind::bad_file,
-          final_path_.string(), ": cannot be written to the disk: ", last_error());
+void AtomicFile::finish_writing() {
+    if (FlushFileBuffers(reinterpret_cast<HANDLE>(handle_)) == 0) {
+        fail_to_write(final_path_);
+    }
     CloseHandle(reinterpret_cast<HANDLE>(handle_));
     handle_ = -1;
+}
+
+void AtomicFile::commit() {
+    finish_writing();
     if (!MoveFileExW(temporary_path_.c_str(), final_path_.c_str(), MOVEFILE_REPLACE_EXISTING)) {
         const std::string reason = last_error();
-        std::error_code ignored;
-        fs::remove(temporary_path_, ignored);
+        remove_temporary();
         fail(ErrorKind::bad_file, final_path_.string(), ": cannot be replaced: ", reason);
     }
 }
+
+bool AtomicFile::commit_new() {
+    finish_writing();
+    if (MoveFileExW(temporary_path_.c_str(), final_path_.c_str(), 0)) {
+        return true;
+    }
+    const DWORD error = GetLastError();
+    const std::string reason = last_error();
+    remove_temporary();
+    check(error == ERROR_ALREADY_EXISTS || error == ERROR_FILE_EXISTS, ErrorKind::bad_file,
+          final_path_.string(), ": cannot be written: ", reason);
+    return false;
+}
+
+bool is_stream(const fs::path& path) {
+    constexpr DWORD kShared = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
+    const HANDLE file = CreateFileW(path.c_str(), 0, kShared, nullptr, OPEN_EXISTING, 0, nullptr);
+    if (file == INVALID_HANDLE_VALUE) {
+        return false;
+    }
+    const DWORD type = GetFileType(file);
+    CloseHandle(file);
+    return type == FILE_TYPE_CHAR || type == FILE_TYPE_PIPE;
+}
+
+bool is_standard_output(const fs::path&) {
+    return false;
+}
+
+namespace {
+
+void write_stream(const fs::path& path, std::span<const std::byte> bytes) {
+    const HANDLE file = CreateFileW(path.c_str(), GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE,
+                                    nullptr, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, nullptr);
+    bool good = file != INVALID_HANDLE_VALUE;
+    while (good && !bytes.empty()) {
+        const DWORD size = static_cast<DWORD>(std::min<size_t>(bytes.size(), 1u << 30));
+        DWORD written = 0;
+        good = WriteFile(file, bytes.data(), size, &written, nullptr) != 0;
+        bytes = bytes.subspan(written);
+    }
+    const DWORD error = GetLastError();
+    if (file != INVALID_HANDLE_VALUE) {
+        CloseHandle(file);
+    }
+    if (!good) {
+        SetLastError(error);
+        fail_to_write(path);
+    }
+}
+
+}  // namespace
 
 void MappedFile::forget(std::span<const std::byte>) {}
 
@@ -166,20 +297,10 @@ void MappedFile::forget(std::span<const std::byte> bytes) {
     }
 }
 
-AtomicFile::AtomicFile(const fs::path& final_path)
-    : final_path_(final_path),
-      temporary_path_(fs::path(final_path) += concat(".partial-", getpid())) {
-    const int file = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    check(file >= 0, ErrorKind::bad_file, final_path.string(),
-          ": cannot be written: ", last_error());
-    handle_ = file;
-}
-
 AtomicFile::~AtomicFile() {
     if (handle_ != -1) {
         close(static_cast<int>(handle_));
-        std::error_code ignored;
-        fs::remove(temporary_path_, ignored);
+        remove_temporary();
     }
 }
 
@@ -191,27 +312,82 @@ void AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
             continue;
         }
         if (written < 0) {
-            const bool full = errno == ENOSPC || errno == EDQUOT;
-            fail(full ? ErrorKind::out_of_disk : ErrorKind::bad_file, final_path_.string(),
-                 ": cannot be written: ", last_error());
+            fail_to_write(final_path_);
         }
         offset += static_cast<uint64_t>(written);
         bytes = bytes.subspan(static_cast<size_t>(written));
     }
 }
 
-void AtomicFile::commit() {
-    check(fsync(static_cast<int>(handle_)) == 0, ErrorKind::bad_file, final_path_.string(),
-          ": cannot be written to the disk: ", last_error());
+void AtomicFile::finish_writing() {
+    if (fsync(static_cast<int>(handle_)) != 0) {
+        fail_to_write(final_path_);
+    }
     close(static_cast<int>(handle_));
     handle_ = -1;
+}
+
+void AtomicFile::commit() {
+    finish_writing();
     if (std::rename(temporary_path_.c_str(), final_path_.c_str()) != 0) {
         const std::string reason = last_error();
-        std::error_code ignored;
-        fs::remove(temporary_path_, ignored);
+        remove_temporary();
         fail(ErrorKind::bad_file, final_path_.string(), ": cannot be replaced: ", reason);
     }
 }
+
+bool AtomicFile::commit_new() {
+    finish_writing();
+    if (link(temporary_path_.c_str(), final_path_.c_str()) == 0) {
+        remove_temporary();
+        return true;
+    }
+    // Where a file cannot have two names, a look must do.
+    std::error_code ignored;
+    if (errno == EEXIST || fs::exists(final_path_, ignored)) {
+        remove_temporary();
+        return false;
+    }
+    if (std::rename(temporary_path_.c_str(), final_path_.c_str()) != 0) {
+        const std::string reason = last_error();
+        remove_temporary();
+        fail(ErrorKind::bad_file, final_path_.string(), ": cannot be written: ", reason);
+    }
+    return true;
+}
+
+bool is_standard_output(const fs::path& path) {
+    return path == kStandardOutput;
+}
+
+bool is_stream(const fs::path& path) {
+    std::error_code ignored;
+    const fs::file_status status = fs::status(path, ignored);
+    return is_standard_output(path) || fs::is_fifo(status) || fs::is_character_file(status);
+}
+
+namespace {
+
+void write_stream(const fs::path& path, std::span<const std::byte> bytes) {
+    const int file = is_standard_output(path) ? dup(STDOUT_FILENO)
+                                              : open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    bool good = file >= 0;
+    while (good && !bytes.empty()) {
+        const ssize_t written = write(file, bytes.data(), bytes.size());
+        good = written >= 0 || errno == EINTR;
+        bytes = bytes.subspan(static_cast<size_t>(std::max<ssize_t>(written, 0)));
+    }
+    const int error = errno;
+    if (file >= 0) {
+        close(file);
+    }
+    if (!good) {
+        errno = error;
+        fail_to_write(path);
+    }
+}
+
+}  // namespace
 
 #endif
 
@@ -249,7 +425,49 @@ void AtomicFile::extend_to(uint64_t size) {
     }
 }
 
-void check_free_space(const fs::path& path, uint64_t needed_bytes) {
+void make_folders_for(const fs::path& file) {
+    const fs::path folder = behind_links(file).parent_path();
+    std::error_code error;
+    if (!folder.empty() && !fs::is_directory(folder, error)) {
+        fs::create_directories(folder, error);
+        check(!error, ErrorKind::bad_file, folder.string(),
+              ": the folder cannot be made: ", error.message());
+    }
+}
+
+void check_writable(const fs::path& file) {
+    check_replaceable(file);
+    const fs::path path = behind_links(file);
+    std::error_code ignored;
+    std::vector<fs::path> missing;  // names that do not stand in `folder` yet, the file's first
+    fs::path folder = path.parent_path();
+    for (missing.push_back(path.filename()); !folder.empty() && !fs::exists(folder, ignored);
+         folder = folder.parent_path()) {
+        missing.push_back(folder.filename());
+    }
+    check(folder.empty() || fs::is_directory(folder, ignored), ErrorKind::bad_file, file.string(),
+          ": cannot be written: ", folder.string(), " is no folder");
+    // A name that cannot be a file's cannot be a folder's. One that stands in `folder` already, as
+    // the name of something else, can.
+    for (const fs::path& name : missing) {
+        if (missing.size() == 1 || !fs::exists(folder / name, ignored)) {
+            const AtomicFile probe(folder / name);
+        }
+    }
+}
+
+void write_whole_file(const fs::path& path, std::span<const std::byte> bytes) {
+    if (is_stream(path)) {
+        write_stream(path, bytes);
+        return;
+    }
+    AtomicFile file(path);
+    file.write_at(0, bytes);
+    file.commit();
+}
+
+void check_free_space(const fs::path& file, uint64_t needed_bytes) {
+    const fs::path path = behind_links(file);
     const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
     std::error_code error;
     const fs::space_info space = fs::space(folder, error);

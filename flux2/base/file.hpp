@@ -32,11 +32,14 @@ class MappedFile {
     size_t size_ = 0;
 };
 
-// A file under a temporary name beside the final one. commit() syncs it and renames it over the
-// final name; without a commit it is deleted, and whatever stood under the final name is untouched.
+// A file under a temporary name beside the final one, which no other process has. commit() syncs it
+// and renames it over the final name; without a commit it is deleted, and whatever stood under the
+// final name is untouched. A final name that is a symbolic link stays one: the file it leads to is
+// replaced, or made.
 class AtomicFile {
   public:
-    // Throws bad_file when the folder is missing or not writable.
+    // Throws bad_file when the folder is missing or not writable, and when the final name is a
+    // folder, a pipe or a device; bad_argument when it is empty.
     explicit AtomicFile(const std::filesystem::path& final_path);
     ~AtomicFile();
     AtomicFile(const AtomicFile&) = delete;
@@ -47,19 +50,41 @@ class AtomicFile {
     // Fills with zeros up to this size.
     void extend_to(uint64_t size);
     void commit();
+    // The same where nothing has the final name yet. Returns false, and deletes the file, when
+    // something has, be it since a moment ago.
+    bool commit_new();
 
     const std::filesystem::path& temporary_path() const { return temporary_path_; }
 
   private:
+    void finish_writing();
+    void remove_temporary() const;
+
     std::filesystem::path final_path_;
     std::filesystem::path temporary_path_;
     intptr_t handle_ = -1;
 };
 
+// Whether a name is that of a pipe or of a device that takes bytes as they come, such as /dev/null
+// or a terminal. Standard output (/dev/stdout) counts whatever it leads to.
+bool is_stream(const std::filesystem::path& path);
+bool is_standard_output(const std::filesystem::path& path);
+
+// Writes a file at once, as AtomicFile does; a stream takes the bytes and stays what it is. Waits
+// for the reader of a pipe. Throws as AtomicFile.
+void write_whole_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
+
+// Makes the folders above a file that are missing. Throws bad_file.
+void make_folders_for(const std::filesystem::path& file);
+
+// Tries whether a file can be written, once make_folders_for was called; leaves no trace. Throws as
+// AtomicFile.
+void check_writable(const std::filesystem::path& file);
+
 // The text of a small file. Throws bad_file when it is missing or larger than max_bytes.
 std::string read_text_file(const std::filesystem::path& path, size_t max_bytes);
 
-// Throws out_of_disk, naming both numbers, when the disk that holds path has fewer bytes free.
-void check_free_space(const std::filesystem::path& path, uint64_t needed_bytes);
+// Throws out_of_disk, naming both numbers, when the disk that holds the file has fewer bytes free.
+void check_free_space(const std::filesystem::path& file, uint64_t needed_bytes);
 
 }  // namespace flux2

@@ -45,7 +45,7 @@ ImageFormat format_of_name(const fs::path& path) {
     for (char& c : extension) {
         c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     }
-    if (extension == ".png") {
+    if (extension == ".png" || (extension.empty() && is_stream(path))) {
         return ImageFormat::png;
     }
     if (extension == ".jpg" || extension == ".jpeg") {
@@ -85,6 +85,18 @@ Image to_rgb(const Pixels& pixels, const std::string& file, Alpha alpha) {
     return image;
 }
 
+// The file that the name asks for.
+std::vector<std::byte> encode_image(const fs::path& path, const Image& image,
+                                    const std::vector<ImageText>& texts) {
+    check_image(image);
+    const ImageFormat format = format_of_name(path);
+    std::vector<std::byte> bytes = encode_pixels(format, image, path.string());
+    if (format == ImageFormat::png) {
+        insert_png_texts(bytes, texts);
+    }
+    return bytes;
+}
+
 }  // namespace
 
 Image decode_image(Bytes bytes, const std::string& file, Alpha alpha) {
@@ -110,15 +122,14 @@ std::vector<ImageText> read_image_texts(const fs::path& path) {
 }
 
 void save_image(const fs::path& path, const Image& image, const std::vector<ImageText>& texts) {
-    check_image(image);
-    const ImageFormat format = format_of_name(path);
-    std::vector<std::byte> bytes = encode_pixels(format, image, path.string());
-    if (format == ImageFormat::png) {
-        insert_png_texts(bytes, texts);
-    }
+    write_whole_file(path, encode_image(path, image, texts));
+}
+
+bool save_new_image(const fs::path& path, const Image& image, const std::vector<ImageText>& texts) {
+    const std::vector<std::byte> bytes = encode_image(path, image, texts);
     AtomicFile file(path);
     file.write_at(0, bytes);
-    file.commit();
+    return file.commit_new();
 }
 
 }  // namespace flux2

@@ -97,7 +97,7 @@ typedef struct flux2_image {
 flux2_status flux2_image_load(const char* path, flux2_image* image);
 
 // Writes a PNG, a JPEG or a BMP, as the name ends in .png, .jpg, .jpeg or .bmp. The file appears
-// whole or not at all.
+// whole or not at all; a pipe or a device takes the bytes and stays what it is.
 flux2_status flux2_image_save(const char* path, const flux2_image* image);
 
 // Frees the pixels of an image that the library made and empties it, so that a second call, like a

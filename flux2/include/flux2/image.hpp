@@ -34,11 +34,15 @@ struct ImageText {
 };
 
 // Writes a PNG, a JPEG (quality 95, colour at full resolution) or a BMP, as the name ends in .png,
-// .jpg, .jpeg or .bmp; only a PNG takes texts along. The file appears whole or not at all. Throws
-// bad_argument for another ending or an image whose sizes do not fit its bytes, bad_file or
-// out_of_disk when it cannot be written.
+// .jpg, .jpeg or .bmp; only a PNG takes texts along. The file appears whole or not at all, behind a
+// symbolic link too. A pipe or a device such as /dev/null takes the bytes and stays what it is,
+// those of a PNG when its name has no ending. Throws bad_argument for another ending or an image
+// whose sizes do not fit its bytes, bad_file or out_of_disk when it cannot be written.
 void save_image(const std::filesystem::path& path, const Image& image,
                 const std::vector<ImageText>& texts = {});
+// The same for a file that is not there yet. Returns false, and writes nothing, when it is.
+bool save_new_image(const std::filesystem::path& path, const Image& image,
+                    const std::vector<ImageText>& texts = {});
 
 // The texts of a PNG (tEXt, zTXt and iTXt); none for a JPEG. Throws bad_file as load_image does.
 std::vector<ImageText> read_image_texts(const std::filesystem::path& path);
