@@ -1,14 +1,22 @@
 // What the command line is made of: values, names of pictures, what is shown.
+#include <flux2/log.hpp>
 #include "base/byte_size.hpp"
 #include "display.hpp"
+#include "model_hash.hpp"
 #include "options.hpp"
 #include "output_name.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>
 
+#ifndef _WIN32
+#include <unistd.h>
+#endif
+
 namespace flux2::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 ErrorKind kind_of(const std::function<void()>& function) {
     return test::error_of(function).kind;
@@ -63,22 +71,30 @@ TEST_CASE("numbers and seeds are read whole or refused") {
 }
 
 TEST_CASE("names of pictures are filled in") {
-    CHECK(output_name("a.png", 7, 1, 1) == "a.png");
-    CHECK(output_name("a.png", 7, 2, 3) == "a-002.png");
-    CHECK(output_name("b.c/a.png", 7, 2, 3) == "b.c/a-002.png");
-    CHECK(output_name("a-{seed}.png", 7, 2, 3) == "a-7.png");
-    CHECK(output_name("a-%d.png", 7, 2, 3) == "a-2.png");
-    CHECK(output_name("%03d-{seed}.jpg", 18446744073709551615u, 12, 20) ==
+    CHECK(output_name("a.png", 7, 2) == "a.png");
+    CHECK(output_name("a-{seed}.png", 7, 2) == "a-7.png");
+    CHECK(output_name("a-%d.png", 7, 2) == "a-2.png");
+    CHECK(output_name("%03d-{seed}.jpg", 18446744073709551615u, 12) ==
           "012-18446744073709551615.jpg");
-    CHECK(output_name("%2d.png", 7, 1234, 9999) == "1234.png");
-    CHECK(output_name("100%%.png", 7, 1, 1) == "100%.png");
-    CHECK(output_name("100%%.png", 7, 2, 2) == "100%-002.png");
-    CHECK(output_name("{seed.png", 7, 1, 1) == "{seed.png");
+    CHECK(output_name("%2d.png", 7, 1234) == "1234.png");
+    CHECK(output_name("100%%.png", 7, 1) == "100%.png");
+    CHECK(output_name("{seed.png", 7, 1) == "{seed.png");
     CHECK(with_number("a/b.png", 1234) == "a/b-1234.png");
     for (const char* wrong : {"%", "%x.png", "a%", "%5%.png", "%123d.png", "%-3d.png", "%s.png"}) {
         CAPTURE(wrong);
-        CHECK(kind_of([&] { output_name(wrong, 0, 1, 1); }) == ErrorKind::bad_argument);
+        CHECK(kind_of([&] { output_name(wrong, 0, 1); }) == ErrorKind::bad_argument);
     }
+}
+
+TEST_CASE("several pictures under one name get numbers") {
+    CHECK(pattern_of_several("a.png") == "a-%03d.png");
+    CHECK(pattern_of_several("b.c/a.png") == "b.c/a-%03d.png");
+    CHECK(pattern_of_several("100%%.png") == "100%%-%03d.png");
+    for (const char* distinct : {"a-{seed}.png", "a-%d.png", "%03d/a.png", "/dev/null"}) {
+        CHECK(pattern_of_several(distinct) == distinct);
+    }
+    CHECK(has_number("%d/a.png"));
+    CHECK_FALSE(has_number("100%%d-{seed}.png"));
 }
 
 TEST_CASE("a name is tried without leaving a trace") {
@@ -86,12 +102,120 @@ TEST_CASE("a name is tried without leaving a trace") {
     test::write_file(folder / "there.PNG", std::string_view("earlier"));
     check_output_pattern((folder / "new-%03d.jpeg").string());
     check_output_pattern((folder / "there.PNG").string());
+    check_output_pattern((folder / "new/%03d/{seed}.png").string());
     CHECK(folder.names() == std::vector<std::string>{"there.PNG"});
     CHECK(test::read_file(folder / "there.PNG") == test::bytes_of("earlier"));
-    std::filesystem::create_directory(folder / "x.png");
+    fs::create_directory(folder / "x.png");
     CHECK(kind_of([&] { check_output_file(folder / "x.png"); }) == ErrorKind::bad_file);
-    CHECK(kind_of([&] { check_output_file(folder / "none/x.png"); }) == ErrorKind::bad_file);
+    CHECK(kind_of([&] { check_output_file(folder / "there.PNG/x.png"); }) == ErrorKind::bad_file);
     CHECK(kind_of([&] { check_output_file(folder / "x.webp"); }) == ErrorKind::bad_argument);
+    CHECK_NOTHROW(check_output_file("/dev/null"));
+}
+
+TEST_CASE("numbers go on behind those that are there") {
+    const test::TemporaryFolder folder;
+    for (const char* name : {"a-001.png", "a-007.png", "a-3.png", "xa-020.png", "a-030.jpg",
+                             "b-12-99.png", "a-99999999999.png", "a-.png"}) {
+        test::write_file(folder / name, std::string_view("earlier"));
+    }
+    const auto names = [&](const char* pattern) {
+        return OutputNames((folder / pattern).string(), OutputNames::Existing::kept);
+    };
+    OutputNames a = names("a-%03d.png");
+    CHECK(a.next_number() == 8);
+    CHECK(a.next(5) == folder / "a-008.png");
+    CHECK(a.next(5) == folder / "a-009.png");
+    // Somebody else draws into the same folder.
+    test::write_file(folder / "a-015.png", std::string_view("by another"));
+    CHECK(a.next(5) == folder / "a-016.png");
+    CHECK(names("b-%d-{seed}.png").next(5) == folder / "b-13-5.png");
+    CHECK(names("c (%d)+.png").next(5) == folder / "c (1)+.png");
+    OutputNames replaced((folder / "a-%03d.png").string(), OutputNames::Existing::replaced);
+    CHECK(replaced.next_number() == 1);
+    CHECK(replaced.next(5) == folder / "a-001.png");
+    CHECK(replaced.next(5) == folder / "a-002.png");
+}
+
+TEST_CASE("numbers in names of folders go on, too") {
+    const test::TemporaryFolder folder;
+    for (const char* name : {"run-1/7", "run-4/8", "run-9"}) {
+        fs::create_directories(folder / name);
+    }
+    test::write_file(folder / "run-4/8/05.png", std::string_view("earlier"));
+    const auto next = [&](const char* pattern) {
+        return OutputNames((folder / pattern).string(), OutputNames::Existing::kept).next_number();
+    };
+    CHECK(next("run-%d/a.png") == 10);
+    CHECK(next("run-4/{seed}/%02d.png") == 6);
+    CHECK(next("run-4/8/../{seed}/%02d.png") == 6);
+    CHECK(next("run-5/{seed}/%02d.png") == 1);
+}
+
+TEST_CASE("a seed that repeats does not repeat its name") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "7.png", std::string_view("earlier"));
+    const std::string pattern = (folder / "{seed}.png").string();
+    OutputNames replaced(pattern, OutputNames::Existing::replaced);
+    CHECK(replaced.next(7) == folder / "7.png");
+    CHECK(replaced.next(7) == folder / "7-002.png");
+    OutputNames kept(pattern, OutputNames::Existing::kept);
+    CHECK(kept.keeps_existing());
+    CHECK(kept.next(7) == folder / "7-002.png");
+    CHECK(kept.next(7) == folder / "7-003.png");
+    OutputNames device("/dev/null", OutputNames::Existing::kept);
+    CHECK_FALSE(device.keeps_existing());
+    CHECK(device.next(7) == "/dev/null");
+    CHECK(device.next(7) == "/dev/null");
+}
+
+#ifndef _WIN32
+// Who may do anything, does without it while this lives.
+class Unprivileged {
+  public:
+    Unprivileged() : own_(geteuid()) { REQUIRE((own_ != 0 || seteuid(65534) == 0)); }
+    ~Unprivileged() { REQUIRE(seteuid(own_) == 0); }
+    Unprivileged(const Unprivileged&) = delete;
+    Unprivileged& operator=(const Unprivileged&) = delete;
+
+  private:
+    uid_t own_;
+};
+
+TEST_CASE("hashes that cannot be remembered are warned about, and still given") {
+    const test::TemporaryFolder folder;
+    const fs::path model = folder / "vae.safetensors";
+    fs::copy_file(test::fixture("klein/vae.safetensors"), model);
+    fs::permissions(model, fs::perms{0444});
+    test::write_file(folder / "hashes.json", std::string_view("{}"));
+    fs::permissions(folder / "hashes.json", fs::perms::none);
+    std::vector<std::string> warnings;
+    set_log([&](LogLevel, const std::string& line) { warnings.push_back(line); });
+    ModelFiles files;
+    files.vae = model;
+    const std::string alone = ModelHashes(files, "").get(model);
+    CHECK(alone.size() == 64);
+    CHECK(warnings.empty());
+    {
+        const Unprivileged user;
+        CHECK(ModelHashes(files, folder.path()).get(model) == alone);
+    }
+    REQUIRE(warnings.size() == 1);
+    CHECK(warnings[0].find("hashes.json") != std::string::npos);
+    set_log({});
+}
+#endif
+
+TEST_CASE("a model file that went away costs its hash, not the picture") {
+    const test::TemporaryFolder folder;
+    std::vector<std::string> warnings;
+    set_log([&](LogLevel, const std::string& line) { warnings.push_back(line); });
+    const fs::path gone = folder / "gone.gguf";
+    ModelFiles files;
+    files.vae = gone;
+    CHECK(ModelHashes(files, "").get(gone).empty());
+    REQUIRE(warnings.size() == 1);
+    CHECK(warnings[0].find("gone.gguf") != std::string::npos);
+    set_log({});
 }
 
 TEST_CASE("times are short to read") {

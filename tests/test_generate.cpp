@@ -285,6 +285,87 @@ TEST_CASE("the size follows a reference when none is given, and a preview is wri
     CHECK(psnr(preview, small) > 15.0);
 }
 
+TEST_CASE("numbers never replace a picture unless that is asked for") {
+    const Bundled model;
+    const std::string four = "-p 'a tree' -s 1 -b 2 --steps 1 -o 'out/%03d-{seed}.png'";
+    CHECK(model.draw(four).err.find("numbered from") == std::string::npos);
+    const test::Bytes first = model.bytes("out/001-1.png");
+    const auto again = model.draw(four + " --json -p 'a house'");
+    CHECK(again.out.find("pictures are numbered from 3 on") != std::string::npos);
+    CHECK(model.bytes("out/001-1.png") == first);
+    CHECK(fs::exists(model.path("out/003-1.png")));
+    CHECK(fs::exists(model.path("out/004-2.png")));
+    model.draw(four + " --overwrite -q -p 'a house'");
+    CHECK(model.bytes("out/001-1.png") == model.bytes("out/003-1.png"));
+    CHECK_FALSE(fs::exists(model.path("out/005-1.png")));
+    // A plain name is replaced; of several pictures under one each gets a number.
+    model.draw("-p 'a tree' -s 1 --steps 1 -q -o a.png");
+    model.draw("-p 'a house' -s 1 --steps 1 -q -o a.png");
+    CHECK(model.bytes("a.png") == model.bytes("out/003-1.png"));
+    model.draw("-p 'a tree' -s 1 -b 2 --steps 1 -q -o a.png");
+    model.draw("-p 'a tree' -s 1 -b 2 --steps 1 -q -o a.png");
+    CHECK(model.names() == std::vector<std::string>{"a-001.png", "a-002.png", "a-003.png",
+                                                    "a-004.png", "a.png", "cache", "out"});
+}
+
+TEST_CASE("programs that draw at the same time take different numbers") {
+    const Bundled model;
+    const std::string draw =
+        model.command() + " -W 64 -H 64 --no-cache -p 'a tree' -b 3 --steps 1 -q -t 1 -o %d.png";
+    run("(" + draw + ") & first=$!; (" + draw + ") & second=$!; wait $first && wait $second");
+    CHECK(model.names() ==
+          std::vector<std::string>{"1.png", "2.png", "3.png", "4.png", "5.png", "6.png"});
+}
+
+TEST_CASE("folders of pictures and previews are made") {
+    const Bundled model;
+    model.draw("-p 'a tree' -s 5 -q -o '{seed}/%d/a.png' --preview so/far.png");
+    CHECK(load_image(model.path("5/1/a.png")).width == 64);
+    CHECK(load_image(model.path("so/far.png")).width == 8);
+}
+
+TEST_CASE("a preview that cannot be written costs no picture") {
+    if (!fs::exists("/dev/full")) {
+        return;
+    }
+    const Bundled model;
+    fs::create_symlink("/dev/full", model.path("full.png"));
+    const auto result = model.draw("-p 'a tree' -s 5 -o a.png --preview full.png");
+    CHECK(result.err.find("warning: the preview is not written: full.png") != std::string::npos);
+    CHECK(load_image(model.path("a.png")).width == 64);
+    CHECK(fs::is_character_file(model.path("full.png")));
+}
+
+TEST_CASE("pipes and devices take a picture and stay what they are") {
+    const Bundled model;
+    model.draw("-p 'a tree' -s 5 -q -o a.png");
+    model.draw("-p 'a tree' -s 5 -q -o /dev/stdout | tee b.png");
+    CHECK(model.bytes("b.png") == model.bytes("a.png"));
+    const std::string pipe = model.path("pipe.png").string();
+    run("mkfifo " + pipe + "; timeout 60 cat " + pipe + " > " + model.path("c.png").string() +
+        " & " + model.command() +
+        " -W 64 -H 64 --no-cache -p 'a tree' -s 5 -q -o pipe.png && wait");
+    CHECK(fs::is_fifo(model.path("pipe.png")));
+    model.draw("-p 'a tree' -s 5 -q -b 2 -o /dev/null");
+    CHECK(fs::is_character_file("/dev/null"));
+    CHECK(model.names() ==
+          std::vector<std::string>{"a.png", "b.png", "c.png", "cache", "pipe.png"});
+    CHECK(model.bytes("c.png") == model.bytes("a.png"));
+}
+
+TEST_CASE("events that do not arrive are an error, the picture is there") {
+    if (!fs::exists("/dev/full")) {
+        return;
+    }
+    const Bundled model;
+    const auto result =
+        test::run_program("{ " + model.command() +
+                          " -W 64 -H 64 --no-cache -p 'a tree' --json -o a.png >/dev/full; }");
+    CHECK(result.exit_code == 4);
+    CHECK(result.err.find("standard output") != std::string::npos);
+    CHECK(load_image(model.path("a.png")).width == 64);
+}
+
 TEST_CASE("settings without effect are warned about") {
     const Bundled model;
     const auto distilled = model.draw("-p 'a tree' -n clouds -g 3 -o a.png");

@@ -12,11 +12,15 @@ using test::joined;
 
 class Typist {
   public:
-    explicit Typist(const test::TemporaryFolder& folder, const std::string& output = "a.png")
-        : program_(joined(test::small_picture(), {"-o", (folder / output).string()})) {
-        program_.wait_for("Type a prompt, or help.");
+    explicit Typist(const test::TemporaryFolder& folder, const std::string& output = "a.png",
+                    const test::Arguments& more = {})
+        : program_(
+              joined(joined(test::small_picture(), {"-o", (folder / output).string()}), more)) {
+        greeting_ = program_.wait_for("Type a prompt, or help.");
         program_.wait_for("> ");
     }
+
+    const std::string& greeting() const { return greeting_; }
 
     // Types a line and returns what is answered up to the next prompt.
     std::string say(const std::string& line) {
@@ -32,6 +36,7 @@ class Typist {
 
   private:
     test::TerminalProgram program_;
+    std::string greeting_;
 };
 
 bool has(const std::string& text, const std::string& piece) {
@@ -115,6 +120,49 @@ TEST_CASE("pictures named by a seed that repeats do not replace each other") {
     CHECK(has(user.say("three"), "$3 = " + (folder / "7-003.png").string()));
     user.program().type("exit\n");
     CHECK(user.program().wait_for_exit(10) == 0);
+}
+
+TEST_CASE("a session leaves the pictures of earlier ones alone") {
+    const test::TemporaryFolder folder;
+    {
+        Typist user(folder, "new/a.png");
+        CHECK_FALSE(has(user.greeting(), "numbered"));
+        CHECK(has(user.say("one"), "$1 = " + (folder / "new/a-001.png").string()));
+    }
+    const test::Bytes first = test::read_file(folder / "new/a-001.png");
+    Typist user(folder, "new/a.png");
+    CHECK(has(user.greeting(), "pictures are numbered from 2 on"));
+    CHECK(has(user.say("another"), "$1 = " + (folder / "new/a-002.png").string()));
+    // Meanwhile a second session draws into the same folder.
+    Typist second(folder, "new/a.png");
+    CHECK(has(second.say("a third"), "$1 = " + (folder / "new/a-003.png").string()));
+    CHECK(has(user.say("a fourth"), "$2 = " + (folder / "new/a-004.png").string()));
+    CHECK(test::read_file(folder / "new/a-001.png") == first);
+    Typist seeds(folder, "new/{seed}.png");
+    seeds.set("seed=7");
+    CHECK(has(seeds.say("one"), "$1 = " + (folder / "new/7.png").string()));
+    Typist again(folder, "new/{seed}.png");
+    again.set("seed=7");
+    CHECK(has(again.say("one"), "$1 = " + (folder / "new/7-002.png").string()));
+}
+
+TEST_CASE("a session that overwrites begins at the first number") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "a-001.png", std::string_view("earlier"));
+    Typist user(folder, "a.png", {"--overwrite"});
+    CHECK(has(user.say("one"), "$1 = " + (folder / "a-001.png").string()));
+    CHECK(load_image(folder / "a-001.png").width == 64);
+    CHECK(folder.names() == std::vector<std::string>{"a-001.png"});
+}
+
+TEST_CASE("a session draws to a device that stays one") {
+    const test::TemporaryFolder folder;
+    fs::create_symlink("/dev/null", folder / "null.png");
+    Typist user(folder, "null.png");
+    CHECK(has(user.say("one"), "$1 = "));
+    CHECK(has(user.say("two"), "$2 = "));
+    CHECK(fs::is_character_file(folder / "null.png"));
+    CHECK(folder.names() == std::vector<std::string>{"null.png"});
 }
 
 TEST_CASE("Ctrl-C ends a picture first, and the session at its prompt") {

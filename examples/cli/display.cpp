@@ -169,6 +169,14 @@ void Display::message(LogLevel level, const std::string& line) {
         (level == LogLevel::warning && !warned_.insert(line).second)) {
         return;
     }
+    tell(level, line);
+}
+
+void Display::note(const std::string& line) {
+    tell(LogLevel::info, line);
+}
+
+void Display::tell(LogLevel level, const std::string& line) {
     if (style_ == OutputStyle::json) {
         event({{"event", "message"}, {"level", level_name(level)}, {"text", line}});
         return;

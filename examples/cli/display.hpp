@@ -28,11 +28,14 @@ class Display {
                  const nlohmann::json& facts);
     // A line of the library's log; the same warning is told once.
     void message(LogLevel level, const std::string& line);
+    // A line for everybody but the quiet.
+    void note(const std::string& line);
     void error(int code, const std::string& line);
 
     bool quiet() const { return style_ != OutputStyle::text; }
 
   private:
+    void tell(LogLevel level, const std::string& line);
     void event(const nlohmann::json& event) const;
     void clear_bar();
     void plain_step(const Step& step, double seconds);

@@ -2,10 +2,10 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/log.hpp"
 #include "base/system.hpp"
 #include "cancel.hpp"
 #include "model_choice.hpp"
-#include "output_name.hpp"
 #include "picture_facts.hpp"
 #include "session.hpp"
 
@@ -77,13 +77,56 @@ cxxopts::Options describe_options(const std::string& program, const std::string&
     return options;
 }
 
-int run(const GenerateOptions& o) {
-    Display display(o.style, o.verbose);
-    set_log([&](LogLevel level, const std::string& line) { display.message(level, line); });
+void check_outputs(const GenerateOptions& o) {
     check_output_pattern(o.output);
     if (!o.preview.empty()) {
         check_output_file(o.preview);
     }
+    for (const fs::path& output : {fs::path(o.output), o.preview}) {
+        check(!is_standard_output(output) || o.style == OutputStyle::quiet, ErrorKind::bad_argument,
+              output.string(), " is where lines about the pictures go; add --quiet");
+    }
+    std::vector<fs::path> inputs = o.references;
+    inputs.push_back(o.init);
+    for (const fs::path& input : inputs) {
+        std::error_code ignored;
+        check(o.preview.empty() || !fs::equivalent(o.preview, input, ignored),
+              ErrorKind::bad_argument, "--preview ", o.preview.string(),
+              " would overwrite a picture that is read; give it another name");
+    }
+}
+
+// The pictures of a run: each gets a name of its own.
+OutputNames name_pictures(const GenerateOptions& o, size_t n_pictures) {
+    using Existing = OutputNames::Existing;
+    const std::string pattern = n_pictures > 1 ? pattern_of_several(o.output) : o.output;
+    return {pattern, has_number(pattern) && !o.overwrite ? Existing::kept : Existing::replaced};
+}
+
+// Calls `save`, which writes a picture to this file.
+template <typename Save>
+auto when_writable(const fs::path& file, const Save& save) {
+    if (is_stream(file)) {
+        const EndsAtOnce while_waiting;  // for somebody who reads
+        return save();
+    }
+    make_folders_for(file);
+    return save();
+}
+
+// A preview that cannot be written costs no picture.
+void save_preview(const fs::path& file, const Image& preview) {
+    try {
+        when_writable(file, [&] { save_image(file, preview); });
+    } catch (const Error& error) {
+        log(LogLevel::warning, concat("the preview is not written: ", error.what()));
+    }
+}
+
+int run(const GenerateOptions& o) {
+    Display display(o.style, o.verbose);
+    set_log([&](LogLevel level, const std::string& line) { display.message(level, line); });
+    check_outputs(o);
     if (!o.prompt && o.prompt_file.empty()) {
         check(stdin_is_terminal() && o.style != OutputStyle::json, ErrorKind::bad_argument,
               "no prompt; add -p \"what to draw\" or --prompt-file FILE");
@@ -92,7 +135,9 @@ int run(const GenerateOptions& o) {
     // What is named is opened before a missing part is complained about.
     Request request = make_request(o);
     const std::vector<std::string> prompts = read_prompts(o);
-    Studio(o, display).draw(o, std::move(request), prompts);
+    OutputNames names = name_pictures(o, prompts.size() * static_cast<size_t>(o.batch_count));
+    tell_first_number(names, display);
+    Studio(o, std::move(names), display).draw(o, std::move(request), prompts);
     return 0;
 }
 
@@ -140,8 +185,16 @@ Request make_request(const GenerateOptions& o) {
     return request;
 }
 
-Studio::Studio(const GenerateOptions& o, Display& display)
-    : display_(display),
+void tell_first_number(const OutputNames& names, Display& display) {
+    if (const int first = names.next_number(); first > 1) {
+        display.note(concat("pictures are numbered from ", first,
+                            " on, behind those that are there; --overwrite begins at 1"));
+    }
+}
+
+Studio::Studio(const GenerateOptions& o, OutputNames names, Display& display)
+    : names_(std::move(names)),
+      display_(display),
       files_(choose_files(o.model, display.quiet())),
       pipeline_(Pipeline::load(files_, with_cancel(o.model.load))),
       hashes_(files_, o.model.load.cache_folder) {}
@@ -166,32 +219,42 @@ std::vector<fs::path> Studio::draw(const GenerateOptions& o, Request request,
         const uint64_t first_seed = o.request.seed.value_or(std::random_device{}() & 0x7fffffffu);
         for (int b = 0; b < o.batch_count; ++b) {
             request.seed = first_seed + static_cast<uint64_t>(b);
-            files.push_back(draw_one(o, request, ++number, n_pictures));
+            const std::string count = n_pictures > 1 ? concat(++number, "/", n_pictures) : "";
+            files.push_back(draw_one(o, request, count));
         }
     }
     return files;
 }
 
-fs::path Studio::draw_one(const GenerateOptions& o, const Request& request, int number,
-                          int n_pictures) {
-    const std::string count = n_pictures > 1 ? concat(number, "/", n_pictures) : "";
+fs::path Studio::draw_one(const GenerateOptions& o, const Request& request,
+                          const std::string& count) {
     const Result result = pipeline_.generate(request, [&](const Step& step) {
         display_.step(step, count);
         if (step.preview != nullptr && !o.preview.empty()) {
-            save_image(o.preview, *step.preview);
+            save_preview(o.preview, *step.preview);
         }
         return !cancel_requested;
     });
     const nlohmann::json facts = picture_facts(o, files_, hashes_, pipeline_, request, result);
-    // Names by seed repeat when several prompts share one.
-    const fs::path name = output_name(o.output, result.seed, number, n_pictures);
-    fs::path file = name;
-    for (int n = 2; !written_.insert(file).second; ++n) {
-        file = with_number(name, n);
-    }
-    save_image(file, result.image, picture_texts(facts));
+    const fs::path file = save(result, picture_texts(facts));
     display_.picture(file, result, facts);
     return file;
+}
+
+fs::path Studio::save(const Result& result, const std::vector<ImageText>& texts) {
+    for (;;) {
+        const fs::path file = names_.next(result.seed);
+        const bool saved = when_writable(file, [&] {
+            if (names_.keeps_existing()) {
+                return save_new_image(file, result.image, texts);
+            }
+            save_image(file, result.image, texts);
+            return true;
+        });
+        if (saved) {
+            return file;
+        }
+    }
 }
 
 int generate(int argc, char** argv) {

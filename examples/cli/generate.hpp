@@ -5,9 +5,9 @@
 #include "display.hpp"
 #include "model_hash.hpp"
 #include "options.hpp"
+#include "output_name.hpp"
 
 #include <filesystem>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -16,25 +16,29 @@ namespace flux2::cli {
 // A loaded model and how its pictures are told and written.
 class Studio {
   public:
-    // Opens the model.
-    Studio(const GenerateOptions& options, Display& display);
+    // Opens the model. `names` are those of all pictures to come.
+    Studio(const GenerateOptions& options, OutputNames names, Display& display);
 
-    // Makes and writes the pictures of these prompts, each under a name of its own. `request` is
-    // what make_request made of the options. Returns the files.
+    // Makes and writes the pictures of these prompts. `request` is what make_request made of the
+    // options. Returns the files.
     std::vector<std::filesystem::path> draw(const GenerateOptions& options, Request request,
                                             const std::vector<std::string>& prompts);
     Pipeline& pipeline() { return pipeline_; }
 
   private:
     std::filesystem::path draw_one(const GenerateOptions& options, const Request& request,
-                                   int number, int n_pictures);
+                                   const std::string& count);
+    std::filesystem::path save(const Result& result, const std::vector<ImageText>& texts);
 
+    OutputNames names_;
     Display& display_;
     ModelFiles files_;
     Pipeline pipeline_;
     ModelHashes hashes_;
-    std::set<std::filesystem::path> written_;
 };
+
+// Tells where numbers begin, when that is not at the first.
+void tell_first_number(const OutputNames& names, Display& display);
 
 // The request that the options make, pictures loaded. Throws bad_file for files it names.
 Request make_request(const GenerateOptions& options);

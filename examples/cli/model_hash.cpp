@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/log.hpp"
 #include "store/json_file.hpp"
 #include "store/sha256.hpp"
 #include "store/tensor_source.hpp"
@@ -34,26 +35,34 @@ void remember(const fs::path& file, const std::string& identity, const std::stri
     nlohmann::json memory = read_memory(file);
     memory[identity] = hash;
     const std::string text = memory.dump(1);
-    fs::create_directories(file.parent_path());
-    AtomicFile out(file);
-    out.write_at(0, std::as_bytes(std::span(text)));
-    out.commit();
+    make_folders_for(file);
+    write_whole_file(file, std::as_bytes(std::span(text)));
 }
 
-std::string hash_of(const fs::path& path, const fs::path& memory, const std::atomic<bool>& stop) {
-    const TensorSource source = TensorSource::open(path);
-    const std::string key = identity(source);
-    const nlohmann::json known = read_memory(memory);
-    if (known.contains(key) && known[key].is_string()) {
-        return known[key].get<std::string>();
+// Empty when it is not remembered.
+std::string recall(const fs::path& file, const std::string& identity) {
+    try {
+        return read_memory(file).value(identity, "");
+    } catch (const std::exception&) {
+        return "";  // remember() tells why
     }
-    const std::string hash = sha256(source.files(), stop);
-    if (!memory.empty()) {
-        try {
-            remember(memory, key, hash);
-        } catch (const std::exception&) {
-            return hash;  // a cache that cannot be written is no reason to lose a picture
+}
+
+ModelHashes::Hash hash_of(const fs::path& path, const fs::path& memory,
+                          const std::atomic<bool>& stop) {
+    ModelHashes::Hash hash;
+    try {
+        const TensorSource source = TensorSource::open(path);
+        const std::string key = identity(source);
+        hash.text = recall(memory, key);
+        if (hash.text.empty()) {
+            hash.text = sha256(source.files(), stop);
+            if (!memory.empty()) {
+                remember(memory, key, hash.text);
+            }
         }
+    } catch (const std::exception& error) {
+        hash.trouble = error.what();
     }
     return hash;
 }
@@ -78,7 +87,14 @@ ModelHashes::~ModelHashes() {
 std::string ModelHashes::get(const fs::path& path) {
     for (const Entry& entry : entries_) {
         if (entry.path == path) {
-            return entry.hash.get();
+            const Hash& hash = entry.hash.get();
+            if (!hash.trouble.empty()) {
+                log(LogLevel::warning,
+                    concat(hash.text.empty() ? "the picture goes without the hash of a model file: "
+                                             : "hashes of model files are not remembered: ",
+                           hash.trouble));
+            }
+            return hash.text;
         }
     }
     return "";

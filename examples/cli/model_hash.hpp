@@ -13,19 +13,25 @@ namespace flux2::cli {
 
 class ModelHashes {
   public:
+    struct Hash {
+        std::string text;     // empty when the file cannot be read
+        std::string trouble;  // why it is empty or not remembered; else empty
+    };
+
     // Starts hashing what is not remembered in `cache_folder` (empty: nothing is remembered).
     ModelHashes(const ModelFiles& files, std::filesystem::path cache_folder);
     ~ModelHashes();  // stops what still runs
     ModelHashes(const ModelHashes&) = delete;
     ModelHashes& operator=(const ModelHashes&) = delete;
 
-    // The hash of one of the files; waits for it. Empty for an empty path.
+    // The hash of one of the files; waits for it. Empty for an empty path, and with a warning for a
+    // file that cannot be read: that is no reason to lose a picture.
     std::string get(const std::filesystem::path& path);
 
   private:
     struct Entry {
         std::filesystem::path path;
-        std::shared_future<std::string> hash;
+        std::shared_future<Hash> hash;
     };
 
     std::filesystem::path memory_;  // the file of remembered hashes

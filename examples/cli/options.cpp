@@ -113,11 +113,12 @@ void add_generate_options(cxxopts::Options& options) {
         ("o,output",
          "PNG, JPEG or BMP; {seed} and %03d (number) are filled in (default "
          "output.png)",
-         text())                                                              //
-        ("preview", "write the picture so far here after each step", text())  //
-        ("json", "one event per line on standard output, for programs")       //
-        ("q,quiet", "only errors")                                            //
-        ("v,verbose", "more about what is done")                              //
+         text())                                                                            //
+        ("overwrite", "number pictures from 1 on and replace those that have the numbers")  //
+        ("preview", "write the picture so far here after each step", text())                //
+        ("json", "one event per line on standard output, for programs")                     //
+        ("q,quiet", "only errors")                                                          //
+        ("v,verbose", "more about what is done")                                            //
         ("h,help", "print this help");
 }
 
@@ -224,6 +225,9 @@ void read_generate_options(const cxxopts::ParseResult& args, GenerateOptions& o)
     check(o.batch_count >= 1 && o.batch_count <= 10000, ErrorKind::bad_argument, "--batch-count ",
           o.batch_count, " is out of range; use 1 to 10000");
     read_text(args, "output", o.output);
+    check(!o.output.empty(), ErrorKind::bad_argument,
+          "--output is given an empty name; name a file or leave it out");
+    o.overwrite = o.overwrite || args.count("overwrite") > 0;
     read_path(args, "preview", o.preview);
     check(args.count("json") == 0 || args.count("quiet") == 0, ErrorKind::bad_argument,
           "--json and --quiet contradict each other; leave out one of them");

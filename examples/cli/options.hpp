@@ -34,6 +34,7 @@ struct GenerateOptions {
     Alpha alpha = Alpha::drop;
     int batch_count = 1;
     std::string output = "output.png";
+    bool overwrite = false;  // numbers begin at 1 and replace what is there
     std::filesystem::path preview;
     OutputStyle style = OutputStyle::text;
     bool verbose = false;

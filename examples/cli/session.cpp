@@ -3,7 +3,6 @@
 #include "base/check.hpp"
 #include "cancel.hpp"
 #include "generate.hpp"
-#include "output_name.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -31,10 +30,21 @@ std::string trimmed(const std::string& text) {
     return first == std::string::npos ? "" : text.substr(first, last - first + 1);
 }
 
+// Each picture gets a name of its own, whatever the pattern.
+OutputNames name_pictures(const GenerateOptions& options, Display& display) {
+    using Existing = OutputNames::Existing;
+    OutputNames names(pattern_of_several(options.output),
+                      options.overwrite ? Existing::replaced : Existing::kept);
+    tell_first_number(names, display);
+    return names;
+}
+
 class Session {
   public:
     Session(const GenerateOptions& options, Display& display)
-        : options_(options), display_(display), studio_(options, display) {
+        : options_(options),
+          display_(display),
+          studio_(options, name_pictures(options, display), display) {
         std::cout << studio_.pipeline().model().name << " on " << studio_.pipeline().device()
                   << ". Type a prompt, or help.\n";
     }
@@ -140,14 +150,7 @@ bool Session::set(const std::string& line) {
 }
 
 void Session::draw(const std::string& prompt) {
-    GenerateOptions o = options_;
-    // Each picture gets a name of its own, whatever the pattern.
-    const int number = static_cast<int>(drawn_.size()) + 1;
-    o.output = output_name(options_.output, 0, number, 2).string();
-    if (options_.output.find("{seed}") != std::string::npos) {
-        o.output = options_.output;
-    }
-    for (const fs::path& file : studio_.draw(o, make_request(o), {prompt})) {
+    for (const fs::path& file : studio_.draw(options_, make_request(options_), {prompt})) {
         drawn_.push_back({prompt, file});
         std::cout << "$" << drawn_.size() << " = " << file.string() << std::endl;
     }
