@@ -29,14 +29,35 @@ const char* output_name(Component component) {
     fail(ErrorKind::internal, "unknown component");
 }
 
-void check_not_a_source(const fs::path& output, const std::vector<Checkpoint>& checkpoints) {
-    for (const Checkpoint& checkpoint : checkpoints) {
-        for (const MappedFile& file : checkpoint.source().files()) {
-            std::error_code ignored;
-            check(!fs::equivalent(output, file.path(), ignored), ErrorKind::bad_argument,
-                  output.string(), " is an input and would be overwritten; give another -o");
+// What is read beside a model's tensors.
+constexpr std::array kReadBeside = {
+    "config.json", "hf_quant_config.json",  "model_index.json",  "tokenizer.json",     "vocab.json",
+    "merges.txt",  "tokenizer_config.json", "added_tokens.json", "chat_template.jinja"};
+
+fs::path folder_of(const fs::path& path) {
+    return fs::is_directory(path) ? path : path.parent_path();
+}
+
+// The files that a conversion may read, there or not. `tokenizer` may be empty.
+std::vector<fs::path> files_read(const Checkpoint& checkpoint, const fs::path& tokenizer) {
+    const fs::path& path = checkpoint.source().path();
+    const fs::path folder = folder_of(path);
+    std::vector<fs::path> files = {path, tokenizer,
+                                   folder / (path.stem().string() + ".config.json")};
+    for (const MappedFile& file : checkpoint.source().files()) {
+        files.push_back(file.path());
+    }
+    if (checkpoint.source().files().size() > 1) {  // the index of shards is among these
+        const std::vector<fs::path> others = checkpoints_in(folder.empty() ? "." : folder);
+        files.insert(files.end(), others.begin(), others.end());
+    }
+    for (const fs::path& place :
+         {folder, folder / "..", folder / ".." / "tokenizer", folder_of(tokenizer)}) {
+        for (const char* name : kReadBeside) {
+            files.push_back(place / name);
         }
     }
+    return files;
 }
 
 }  // namespace
@@ -77,10 +98,20 @@ std::vector<fs::path> name_outputs(const std::vector<fs::path>& inputs,
             outputs.push_back(output / output_name(checkpoint.component()));
         }
     }
-    for (const fs::path& path : outputs) {
-        check_not_a_source(path, checkpoints);
-    }
     return outputs;
+}
+
+void check_outputs(const std::vector<fs::path>& outputs, const std::vector<Checkpoint>& checkpoints,
+                   const fs::path& tokenizer) {
+    for (const Checkpoint& checkpoint : checkpoints) {
+        for (const fs::path& file : files_read(checkpoint, tokenizer)) {
+            for (const fs::path& output : outputs) {
+                std::error_code ignored;
+                check(!fs::equivalent(output, file, ignored), ErrorKind::bad_argument,
+                      output.string(), " is an input and would be overwritten; give another -o");
+            }
+        }
+    }
 }
 
 }  // namespace flux2::convert

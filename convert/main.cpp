@@ -3,6 +3,7 @@
 #include <flux2/version.hpp>
 #include "base/byte_size.hpp"
 #include "base/check.hpp"
+#include "base/file.hpp"
 #include "base/guarded_main.hpp"
 #include "convert.hpp"
 #include "inputs.hpp"
@@ -11,6 +12,7 @@
 
 #include <cxxopts.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -217,6 +219,8 @@ int run(const cxxopts::ParseResult& args) {
     const bool dry_run = args.count("dry-run") > 0;
     check(args.count("output") > 0, ErrorKind::bad_argument,
           "no output given; add -o FILE, or -o FOLDER for several inputs");
+    check(!args["output"].as<std::string>().empty(), ErrorKind::bad_argument,
+          "-o is given an empty name; name a file, or a folder for several inputs");
     const ConvertOptions options = read_options(args);
     std::vector<fs::path> inputs;
     for (const std::string& input : args["inputs"].as<std::vector<std::string>>()) {
@@ -225,6 +229,10 @@ int run(const cxxopts::ParseResult& args) {
     const std::vector<Checkpoint> checkpoints = open_inputs(inputs);
     const std::vector<fs::path> outputs =
         name_outputs(inputs, checkpoints, args["output"].as<std::string>());
+    check_outputs(outputs, checkpoints, options.text_encoder.tokenizer);
+    if (!dry_run) {
+        std::for_each(outputs.begin(), outputs.end(), check_writable);
+    }
     const std::vector<Plan> plans = make_plans(checkpoints, outputs, options);
     bool good = true;
     for (const Plan& plan : plans) {
@@ -232,9 +240,7 @@ int run(const cxxopts::ParseResult& args) {
             print_table(std::cout, plan);
             continue;
         }
-        if (plans.size() > 1 && plan.output.has_parent_path()) {
-            fs::create_directories(plan.output.parent_path());
-        }
+        make_folders_for(plan.output);
         good = run_plan(plan, options, args.count("verify") > 0) && good;
     }
     check(good, ErrorKind::internal,

@@ -4,8 +4,12 @@
 #include "support.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <nlohmann/json.hpp>
 
+#include <cstddef>
 #include <filesystem>
+#include <tuple>
 
 namespace flux2::convert {
 namespace {
@@ -99,6 +103,87 @@ TEST_CASE("usage errors exit with 2") {
     }
 }
 
+// A text encoder in two shards with all that is read beside it.
+void write_model_folder(const test::TemporaryFolder& folder) {
+    auto tensors = test::tensors_of(klein("text_encoder"));
+    const auto half = tensors.begin() + static_cast<std::ptrdiff_t>(tensors.size() / 2);
+    nlohmann::json shards;
+    for (auto tensor = tensors.begin(); tensor != tensors.end(); ++tensor) {
+        shards[tensor->name] =
+            tensor < half ? "model-00001-of-00002.safetensors" : "model-00002-of-00002.safetensors";
+    }
+    fs::create_directories(folder / "model/text_encoder");
+    fs::create_directories(folder / "model/tokenizer");
+    const fs::path here = folder / "model/text_encoder";
+    test::write_file(here / "model-00001-of-00002.safetensors",
+                     test::safetensors_of({tensors.begin(), half}));
+    test::write_file(here / "model-00002-of-00002.safetensors",
+                     test::safetensors_of({half, tensors.end()}));
+    test::write_file(here / "model.safetensors.index.json",
+                     nlohmann::json{{"weight_map", shards}}.dump());
+    test::write_file(here / "config.json", "{}");
+    test::write_file(folder / "model/model_index.json", "{}");
+    test::write_file(folder / "model/tokenizer/tokenizer.json",
+                     R"({"model": {"vocab": {"a": 0}, "merges": []}})");
+    test::write_file(folder / "model/tokenizer/merges.txt", "");
+}
+
+TEST_CASE("a file that is read is not written, whatever name it is given") {
+    const test::TemporaryFolder folder;
+    write_model_folder(folder);
+    test::write_file(folder / "own.json", R"({"model": {"vocab": {"a": 0}, "merges": []}})");
+    fs::create_symlink(folder / "model/tokenizer/tokenizer.json", folder / "link.gguf");
+    fs::create_hard_link(folder / "model/text_encoder/config.json", folder / "hard.gguf");
+    const std::string input = (folder / "model/text_encoder").string() + " --tokenizer " +
+                              (folder / "own.json").string() + " -o ";
+    for (const std::string name :
+         {"model/text_encoder/model-00002-of-00002.safetensors",
+          "model/text_encoder/model.safetensors.index.json", "model/text_encoder/config.json",
+          "model/model_index.json", "model/tokenizer/tokenizer.json", "model/tokenizer/merges.txt",
+          "model/text_encoder/../tokenizer/tokenizer.json", "link.gguf", "hard.gguf", "own.json"}) {
+        CAPTURE(name);
+        const test::Bytes before = test::read_file(folder / name);
+        const auto result = convert(input + (folder / name).string());
+        CHECK(result.exit_code == 2);
+        CHECK(result.err.find("is an input") != std::string::npos);
+        CHECK(result.out.empty());  // refused before the work
+        CHECK(test::read_file(folder / name) == before);
+    }
+    CHECK(convert(input + (folder / "model/text_encoder/new.gguf").string()).exit_code == 0);
+}
+
+TEST_CASE("outputs that cannot be files are refused before the work, and stay what they are") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "file", "x");
+    REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+    for (const auto& [output, code, words] :
+         {std::tuple{std::string("/dev/null"), 3, "is a pipe or a device"},
+          {(folder / "pipe").string(), 3, "is a pipe or a device"},
+          {(folder / "file/x.gguf").string(), 3, "is no folder"},
+          {(folder / "new/").string(), 3, "is a folder"},
+          {std::string("''"), 2, "empty name"}}) {
+        CAPTURE(output);
+        const auto result = convert(klein("vae") + " -o " + output);
+        CHECK(result.exit_code == code);
+        CHECK(result.err.find(words) != std::string::npos);
+        CHECK(result.out.empty());
+    }
+    CHECK(fs::is_character_file("/dev/null"));
+    CHECK(fs::is_fifo(folder / "pipe"));
+    CHECK(folder.names() == std::vector<std::string>{"file", "pipe"});
+}
+
+TEST_CASE("the folder of a result is made, and a link to it stays one") {
+    const test::TemporaryFolder folder;
+    CHECK(convert(klein("vae") + " -o " + (folder / "a/b/vae.gguf").string()).exit_code == 0);
+    CHECK(TensorSource::open(folder / "a/b/vae.gguf").tensors().size() > 10);
+    fs::create_symlink("a/b/vae.gguf", folder / "link.gguf");
+    const auto flux2 = convert(klein("flux2") + " -o " + (folder / "link.gguf").string());
+    CHECK(flux2.exit_code == 0);
+    CHECK(fs::is_symlink(folder / "link.gguf"));
+    CHECK(TensorSource::open(folder / "a/b/vae.gguf").tensors().size() == 29);
+}
+
 TEST_CASE("missing, broken and unfitting files exit with 3 and are named") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "broken.safetensors", std::string_view("not a model at all"));
@@ -115,8 +200,6 @@ TEST_CASE("missing, broken and unfitting files exit with 3 and are named") {
         CHECK(result.err.find(name) != std::string::npos);
         CHECK(folder.names().size() == before);
     }
-    const auto no_folder = convert(klein("flux2") + " -o " + (folder / "no/such/x.gguf").string());
-    CHECK(no_folder.exit_code == 3);
     const auto twice =
         convert(klein("flux2") + " " + klein("flux2") + " -o " + (folder / "out").string());
     CHECK(twice.exit_code == 3);
