@@ -1,6 +1,7 @@
 #include "recording.hpp"
 
 #include "base/check.hpp"
+#include "base/file.hpp"
 #include "store/json_file.hpp"
 
 #include <algorithm>
@@ -139,6 +140,7 @@ void Report::note(const std::string& line) {
 }
 
 void Report::dump(const std::filesystem::path& file) const {
+    make_folders_for(file);
     write_safetensors(file, computed_);
 }
 

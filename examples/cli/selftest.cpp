@@ -2,6 +2,7 @@
 
 #include <flux2/image.hpp>
 #include "base/check.hpp"
+#include "base/file.hpp"
 #include "base/system.hpp"
 #include "cancel.hpp"
 #include "image/image.hpp"
@@ -271,6 +272,9 @@ int selftest(int argc, char** argv) {
     if (args.count("help") > 0) {
         std::cout << options.help();
         return 0;
+    }
+    if (args.count("dump") > 0) {
+        check_writable(args["dump"].as<std::string>());
     }
     Report report(std::cout);
     if (args.count("ops") > 0) {

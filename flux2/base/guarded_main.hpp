@@ -2,6 +2,7 @@
 #pragma once
 
 #include <flux2/error.hpp>
+#include "base/check.hpp"
 
 #include <exception>
 #include <filesystem>
@@ -10,7 +11,8 @@
 
 namespace flux2 {
 
-// Runs the program's body and returns its exit code. UsageError is what the argument parser throws.
+// Runs the program's body and returns its exit code: that of a full disk when what it printed did
+// not arrive. UsageError is what the argument parser throws.
 template <typename UsageError, typename Body>
 int guarded_main(const char* program, const Body& body) {
     const auto report = [&](ErrorKind kind, const char* message) {
@@ -18,7 +20,11 @@ int guarded_main(const char* program, const Body& body) {
         return exit_code(kind);
     };
     try {
-        return body();
+        const int code = body();
+        std::cout.flush();
+        check(code != 0 || std::cout.good(), ErrorKind::out_of_disk,
+              "standard output cannot be written to; make room on its disk");
+        return code;
     } catch (const Error& error) {
         return report(error.kind(), error.what());
     } catch (const UsageError& error) {
