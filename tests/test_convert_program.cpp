@@ -157,8 +157,7 @@ TEST_CASE("outputs that cannot be files are refused before the work, and stay wh
     test::write_file(folder / "file", "x");
     REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
     for (const auto& [output, code, words] :
-         {std::tuple{std::string("/dev/null"), 3, "is a pipe or a device"},
-          {(folder / "pipe").string(), 3, "is a pipe or a device"},
+         {std::tuple{(folder / "pipe").string(), 3, "is a pipe or a device"},
           {(folder / "file/x.gguf").string(), 3, "is no folder"},
           {(folder / "new/").string(), 3, "is a folder"},
           {std::string("''"), 2, "empty name"}}) {
@@ -168,7 +167,6 @@ TEST_CASE("outputs that cannot be files are refused before the work, and stay wh
         CHECK(result.err.find(words) != std::string::npos);
         CHECK(result.out.empty());
     }
-    CHECK(fs::is_character_file("/dev/null"));
     CHECK(fs::is_fifo(folder / "pipe"));
     CHECK(folder.names() == std::vector<std::string>{"file", "pipe"});
 }

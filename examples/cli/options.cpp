@@ -111,7 +111,7 @@ void add_generate_options(cxxopts::Options& options) {
         ("embeds", "safetensors file with prompt_embeds and negative_prompt_embeds", text());
     options.add_options("Output")  //
         ("o,output",
-         "PNG, JPEG or BMP; {seed} and %03d (number) are filled in (default "
+         "PNG, JPEG or BMP; {seed} and %03d (the next free number) are filled in (default "
          "output.png)",
          text())                                                                            //
         ("overwrite", "number pictures from 1 on and replace those that have the numbers")  //
