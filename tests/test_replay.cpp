@@ -125,6 +125,17 @@ TEST_CASE("the base model replays guidance and a negative prompt from its Q8_0 f
     CHECK(failed(other, "latents_7"));
 }
 
+TEST_CASE("types that CPUs repack stay within their limits, with any number of threads") {
+    for (const char* type : {"F16", "Q8_0", "Q4_0", "Q4_K"}) {
+        CAPTURE(std::string(type));
+        const auto result = replay(recorded("golden-t2i.safetensors") + " -m " + kTiny +
+                                   " --threads 1 --type " + type);
+        CAPTURE(result.out);
+        CHECK(result.exit_code == 0);
+        CHECK(count(result.out, "  ok\n") == 6);
+    }
+}
+
 TEST_CASE("another schedule fails") {
     const test::TemporaryFolder folder;
     RecordingFile linear("golden-t2i.safetensors");
