@@ -1,7 +1,8 @@
 // What the command line is made of: values, names of pictures, what is shown.
-#include <flux2/log.hpp>
 #include "base/byte_size.hpp"
+#include "base/log.hpp"
 #include "display.hpp"
+#include "generate.hpp"
 #include "model_hash.hpp"
 #include "options.hpp"
 #include "output_name.hpp"
@@ -189,7 +190,7 @@ TEST_CASE("hashes that cannot be remembered are warned about, and still given") 
     test::write_file(folder / "hashes.json", std::string_view("{}"));
     fs::permissions(folder / "hashes.json", fs::perms::none);
     std::vector<std::string> warnings;
-    set_log([&](LogLevel, const std::string& line) { warnings.push_back(line); });
+    const ScopedLog collected([&](LogLevel, const std::string& line) { warnings.push_back(line); });
     ModelFiles files;
     files.vae = model;
     const std::string alone = ModelHashes(files, "").get(model);
@@ -201,21 +202,34 @@ TEST_CASE("hashes that cannot be remembered are warned about, and still given") 
     }
     REQUIRE(warnings.size() == 1);
     CHECK(warnings[0].find("hashes.json") != std::string::npos);
-    set_log({});
 }
 #endif
 
 TEST_CASE("a model file that went away costs its hash, not the picture") {
     const test::TemporaryFolder folder;
     std::vector<std::string> warnings;
-    set_log([&](LogLevel, const std::string& line) { warnings.push_back(line); });
+    const ScopedLog collected([&](LogLevel, const std::string& line) { warnings.push_back(line); });
     const fs::path gone = folder / "gone.gguf";
     ModelFiles files;
     files.vae = gone;
     CHECK(ModelHashes(files, "").get(gone).empty());
     REQUIRE(warnings.size() == 1);
     CHECK(warnings[0].find("gone.gguf") != std::string::npos);
-    set_log({});
+}
+
+TEST_CASE("a run that ends hands the log back") {
+    std::string told;
+    const ScopedLog collected([&](LogLevel, const std::string& line) { told += line; });
+    // Refused after the display was made: no such ending of a picture's name.
+    std::vector<std::string> arguments = {"flux2", "-p", "x", "-o", "x.txt"};
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) {
+        argv.push_back(argument.data());
+    }
+    CHECK(test::error_of([&] { generate(static_cast<int>(argv.size()), argv.data()); }).kind ==
+          ErrorKind::bad_argument);
+    log(LogLevel::warning, "afterwards");
+    CHECK(told == "afterwards");
 }
 
 TEST_CASE("times are short to read") {

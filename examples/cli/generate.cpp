@@ -125,7 +125,8 @@ void save_preview(const fs::path& file, const Image& preview) {
 
 int run(const GenerateOptions& o) {
     Display display(o.style, o.verbose);
-    set_log([&](LogLevel level, const std::string& line) { display.message(level, line); });
+    const ScopedLog log_to_display(
+        [&](LogLevel level, const std::string& line) { display.message(level, line); });
     check_outputs(o);
     if (!o.prompt && o.prompt_file.empty()) {
         check(stdin_is_terminal() && o.style != OutputStyle::json, ErrorKind::bad_argument,

@@ -31,4 +31,10 @@ void log(LogLevel level, const std::string& line) {
     }
 }
 
+ScopedLog::ScopedLog(LogSink new_sink) : before_(std::exchange(sink(), std::move(new_sink))) {}
+
+ScopedLog::~ScopedLog() {
+    sink() = std::move(before_);
+}
+
 }  // namespace flux2

@@ -9,4 +9,16 @@ namespace flux2 {
 
 void log(LogLevel level, const std::string& line);
 
+// Sends lines to `sink` while it lives; then the sink that was set before gets them again.
+class ScopedLog {
+  public:
+    explicit ScopedLog(LogSink sink);
+    ~ScopedLog();
+    ScopedLog(const ScopedLog&) = delete;
+    ScopedLog& operator=(const ScopedLog&) = delete;
+
+  private:
+    LogSink before_;
+};
+
 }  // namespace flux2
