@@ -140,6 +140,28 @@ TEST_CASE("redo makes the same picture, and another one for each change") {
     CHECK(matched.height == reference.height / 16 * 16);
 }
 
+TEST_CASE("redo tells which model files are others than those that made the picture") {
+    const Made made;
+    const auto redo = [&](const Arguments& changes) {
+        return test::flux2_program(joined({"redo", name_of(made.folder / "first.png"), "--no-cache",
+                                           "-o", name_of(made.folder / "again.png")},
+                                          changes));
+    };
+    CHECK(redo({}).err.find("is not the one") == std::string::npos);
+    auto tensors = test::tensors_of(fixture("klein/vae.safetensors"));
+    const fs::path other = made.folder / "vae.safetensors";
+    test::write_file(other, test::safetensors_of(tensors, R"({"note": "the same values"})"));
+    const auto result = redo({"--vae", name_of(other)});
+    CHECK(result.exit_code == 0);
+    const json then = read_picture_facts(made.folder / "first.png")["model"]["vae"];
+    const json now = read_picture_facts(made.folder / "again.png")["model"]["vae"];
+    CHECK(result.err.find("warning: the vae is not the one that made the stored picture: SHA-256 " +
+                          then["sha256"].get<std::string>().substr(0, 10) + " then, " +
+                          now["sha256"].get<std::string>().substr(0, 10) + " now") !=
+          std::string::npos);
+    CHECK(result.err.find("the transformer is not") == std::string::npos);
+}
+
 TEST_CASE("redo takes a folder of models over the stored files") {
     const Made made;
     const test::TemporaryFolder models;

@@ -237,6 +237,9 @@ fs::path Studio::draw_one(const GenerateOptions& o, const Request& request,
         return !cancel_requested;
     });
     const nlohmann::json facts = picture_facts(o, files_, hashes_, pipeline_, request, result);
+    for (const std::string& line : other_model_files(o.stored_hashes, facts)) {
+        display_.message(LogLevel::warning, line);
+    }
     const fs::path file = save(result, picture_texts(facts));
     display_.picture(file, result, facts);
     return file;

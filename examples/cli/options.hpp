@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,8 @@ struct GenerateOptions {
     std::filesystem::path preview;
     OutputStyle style = OutputStyle::text;
     bool verbose = false;
+    // Of a picture that is made again: the SHA-256 of its model files, by part.
+    std::map<std::string, std::string> stored_hashes = {};
 };
 
 // The tables. Each prints well on its own in --help.

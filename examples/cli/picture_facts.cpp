@@ -4,6 +4,7 @@
 #include "store/json_file.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <sstream>
@@ -17,6 +18,7 @@ using nlohmann::json;
 
 constexpr const char* kKey = "flux2";
 constexpr size_t kShortHash = 10;  // as other programs show it
+constexpr std::array kParts = {"transformer", "text_encoder", "vae", "taesd"};
 
 std::string full_name(const fs::path& path) {
     return path.empty() ? "" : fs::absolute(path).lexically_normal().string();
@@ -104,6 +106,23 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
     return facts;
 }
 
+std::vector<std::string> other_model_files(const std::map<std::string, std::string>& stored_hashes,
+                                           const json& facts) {
+    std::vector<std::string> lines;
+    for (const auto& [part, stored] : stored_hashes) {
+        const json& file = facts["model"][part];
+        const std::string found = file["sha256"].get<std::string>();
+        if (!stored.empty() && found != stored) {
+            lines.push_back(
+                concat("the ", part, " is not the one that made the stored picture: SHA-256 ",
+                       stored.substr(0, kShortHash), " then, ",
+                       found.empty() ? "no such file" : found.substr(0, kShortHash), " now",
+                       found.empty() ? "" : " (" + file["file"].get<std::string>() + ")"));
+        }
+    }
+    return lines;
+}
+
 std::vector<ImageText> picture_texts(const json& given) {
     // Prompts and file names may hold anything; what is no UTF-8 is replaced.
     const std::string stored = given.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -154,6 +173,10 @@ GenerateOptions options_from_facts(const json& facts, const fs::path& picture) {
     GenerateOptions o;
     o.model.files = {part("transformer"), part("text_encoder"), part("vae"), part("taesd"),
                      get<bool>(model, "taesd_preview_only", false, picture)};
+    for (const char* name : kParts) {
+        const json file = get<json>(model, name, json::object(), picture);
+        o.stored_hashes[name] = file.is_object() ? text(file, "sha256") : "";
+    }
     o.model.load.variant = text(model, "variant");
     o.model.load.type = text(facts, "type");
     o.model.load.device = get<std::string>(facts, "device", "auto", picture);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,10 @@ std::vector<ImageText> picture_texts(const nlohmann::json& facts);
 
 // Our JSON in a picture. Throws bad_file when it has none or a broken one.
 nlohmann::json read_picture_facts(const std::filesystem::path& picture);
+
+// A line for each part whose file is not the one that made the stored picture, by their hashes.
+std::vector<std::string> other_model_files(const std::map<std::string, std::string>& stored_hashes,
+                                           const nlohmann::json& facts);
 
 // Options that make the same picture again. Throws bad_file for values that make no sense.
 GenerateOptions options_from_facts(const nlohmann::json& facts,
