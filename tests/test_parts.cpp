@@ -34,7 +34,7 @@ TEST_CASE("parts take turns, or stay when they are to be kept") {
     CHECK(parts.memory().host == transformer);
     CHECK(transformer > 0);
 
-    options.keep_loaded = true;
+    parts.set_keeps_loaded(true);
     parts.free_all();
     CHECK(parts.memory().host == 0);
     parts.transformer();

@@ -162,6 +162,22 @@ TEST_CASE("redo tells which model files are others than those that made the pict
     CHECK(result.err.find("the transformer is not") == std::string::npos);
 }
 
+TEST_CASE("several prompts take the size of a reference") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "prompts", std::string_view("one\ntwo\n"));
+    const auto result = test::flux2_program(
+        joined(test::klein_parts(),
+               {"--llm", name_of(test::write_reading_encoder(folder)), "--text-length", "16",
+                "--steps", "1", "--prompt-file", name_of(folder / "prompts"), "-r",
+                name_of(fixture("klein/ref_0.png")), "--match-ref", "1", "-o",
+                name_of(folder / "%d.png")}));
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    const Image reference = load_image(fixture("klein/ref_0.png"));
+    for (const char* name : {"1.png", "2.png"}) {
+        CHECK(load_image(folder / name).width == reference.width / 16 * 16);
+    }
+}
+
 TEST_CASE("redo takes a folder of models over the stored files") {
     const Made made;
     const test::TemporaryFolder models;

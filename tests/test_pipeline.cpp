@@ -107,6 +107,54 @@ TEST_CASE("the plan holds what is then allocated, and loads nothing") {
     CHECK(pipeline.plan(request).stages.size() == 4);
 }
 
+TEST_CASE("the plan of parts that stay loaded holds what is then allocated") {
+    const uint64_t before = own_memory_bytes();
+    LoadOptions options = on_cpu();
+    options.keep_loaded = true;
+    Pipeline pipeline = bundled(options);
+    Request request = small_request(1);
+    request.references = {Image{128, 128, std::vector<uint8_t>(3 * 128 * 128, 100)}};
+    const MemoryPlan plan = pipeline.plan(request);
+    const Result result = pipeline.generate(request);
+    CHECK(result.host_peak <= plan.host_peak);
+    CHECK(plan.host_peak <= result.host_peak + before + 20'000'000);
+}
+
+TEST_CASE("prompts that are encoded ahead keep to the limits of their pictures") {
+    Pipeline pipeline = bundled(on_cpu());
+    Request request = small_request(1);
+    request.width = 8192;
+    const auto error = test::error_of([&] {
+        pipeline.encode_prompts(request, {"a red house", "a tree"});
+    });
+    CHECK(error.kind == ErrorKind::bad_argument);
+    CHECK(error.mentions("over the limit of 4096"));
+    request.width = 64;
+    const auto too_long = test::error_of([&] {
+        pipeline.encode_prompts(request, {"a tree", std::string(2'000'000, 'x')});
+    });
+    CHECK(too_long.mentions("2000000 bytes"));
+    pipeline.encode_prompts(request, {"a red house", "a tree"});
+    for (const char* prompt : {"a red house", "a tree"}) {
+        request.prompt = prompt;
+        CHECK(pipeline.generate(request).prompt_cached);
+    }
+}
+
+TEST_CASE("pictures over the limits are refused before their pixels are worked on") {
+    Pipeline pipeline = bundled(on_cpu());
+    const Image picture{64, 64, std::vector<uint8_t>(3 * 64 * 64, 100)};
+    Request request = small_request(1);
+    request.width = request.height = 8192;
+    request.init = InitImage{picture};
+    const test::AllocationWatch watch;
+    CHECK(test::error_of([&] { pipeline.generate(request); }).mentions("over the limit of 4096"));
+    CHECK(watch.largest() < 3u * 8192 * 8192);
+    request = small_request(1);
+    request.references.assign(17, picture);
+    CHECK(test::error_of([&] { pipeline.generate(request); }).mentions("over the limit of 16"));
+}
+
 TEST_CASE("progress tells every stage in order and ends at its end") {
     Pipeline pipeline = bundled(on_cpu());
     std::vector<Stage> order;

@@ -139,8 +139,9 @@ TEST_CASE("strength drops the first steps of the schedule") {
         return resolve(plain, model).sigmas;
     }();
     CHECK(half.sigmas == std::vector<float>(whole.begin() + 4, whole.end()));
-    CHECK(half.init->width == 64);
-    CHECK(half.init->height == 64);
+    const Pictures pictures = fit_pictures(r, half);
+    CHECK(pictures.init->width == 64);
+    CHECK(pictures.init->height == 64);
     // diffusers: int(max(n - min(n * strength, n), 0)) steps are dropped.
     r.init->strength = 0.9f;
     CHECK(resolve(r, model).steps == 8);

@@ -207,11 +207,9 @@ std::vector<fs::path> Studio::draw(const GenerateOptions& o, Request request,
     int number = 0;
     for (size_t i = 0; i < prompts.size(); ++i) {
         if (prompts.size() > 1 && i % kPromptsAhead == 0) {
-            std::vector<Request> ahead(std::min(kPromptsAhead, prompts.size() - i), o.request);
-            for (size_t j = 0; j < ahead.size(); ++j) {
-                ahead[j].prompt = prompts[i + j];
-            }
-            pipeline_.encode_prompts(ahead, [&](const Step& step) {
+            const auto first = prompts.begin() + static_cast<std::ptrdiff_t>(i);
+            const auto n = static_cast<std::ptrdiff_t>(std::min(kPromptsAhead, prompts.size() - i));
+            pipeline_.encode_prompts(request, {first, first + n}, [&](const Step& step) {
                 display_.step(step, "");
                 return !cancel_requested;
             });

@@ -79,7 +79,7 @@ void add_model_options(cxxopts::Options& options) {
          text())                                                                                 //
         ("no-repack", "CPU: leave matrices in the mapped file; slower, needs less RAM")          //
         ("no-unpack", "NVIDIA: keep quantised matrices as they are; slower, needs less memory")  //
-        ("keep-loaded", "hold all parts in memory between pictures")                             //
+        ("keep-loaded", "hold all parts in memory between pictures, if they fit together")       //
         ("cache", "folder for encoded prompts (default: the user's cache folder)", text())       //
         ("no-cache", "keep nothing on disk");
 }

@@ -31,6 +31,7 @@ struct Run {
     const Recording& recording;
     const Model& model;
     Job job;
+    Pictures pictures;
     Limits limits;
     Report& report;
 
@@ -90,10 +91,9 @@ Request recorded_request(const Recording& recording, const nlohmann::json& setti
 }
 
 // The job as flux2 itself would understand it; what is wrong with it is the recording's fault.
-Job resolve_recorded(const Recording& recording, const nlohmann::json& settings,
-                     const Model& model) {
+Job resolve_recorded(const Recording& recording, const Request& request, const Model& model) {
     try {
-        return resolve(recorded_request(recording, settings), model);
+        return resolve(request, model);
     } catch (const Error& error) {
         if (error.kind() != ErrorKind::bad_argument) {
             throw;
@@ -172,8 +172,8 @@ Conditioning replay_conditioning(const Run& run, Parts& parts) {
         conditioning.negative_txt = replay_prompt(run, tokenizer, parts.text_encoder(), "negative_",
                                                   run.job.negative_prompt);
     }
-    for (size_t i = 0; i < run.job.references.size(); ++i) {
-        HostTensor latents = parts.vae().encode(to_planes(run.job.references[i]));
+    for (size_t i = 0; i < run.pictures.references.size(); ++i) {
+        HostTensor latents = parts.vae().encode(to_planes(run.pictures.references[i]));
         run.compare("reference_latents_" + std::to_string(i), to_tokens(latents), run.limits.stage);
         conditioning.references.push_back(std::move(latents));
     }
@@ -237,7 +237,9 @@ void replay_one(const fs::path& file, ModelOptions options, Report& report) {
     const nlohmann::json settings = recording.settings();
     options.load.variant = recorded_variant(recording, settings);
     const Model model = open_model(choose_files(options, /*quiet=*/true), "");
-    Job job = resolve_recorded(recording, settings, model);
+    const Request request = recorded_request(recording, settings);
+    Job job = resolve_recorded(recording, request, model);
+    Pictures pictures = fit_pictures(request, job);
     check_widths(recording, model, job);
     Parts parts(model, options.load);
     const TensorType type = parse_matrix_type(options.load.type);
@@ -246,6 +248,7 @@ void replay_one(const fs::path& file, ModelOptions options, Report& report) {
                   .recording = recording,
                   .model = model,
                   .job = std::move(job),
+                  .pictures = std::move(pictures),
                   .limits = limits_for(parts.backend(Part::transformer), coarsest),
                   .report = report};
     report.note(concat(run.name, ": ", model.transformer.file(), " (", model.info.name, "), ",

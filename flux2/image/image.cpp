@@ -35,6 +35,8 @@ Image blank(int width, int height) {
 }
 
 // Weights are integers with this many bits after the point.
+constexpr int kReferenceGrid = 16;  // sides of references are multiples of it
+
 constexpr int kWeightBits = 22;
 constexpr int kHalf = 1 << (kWeightBits - 1);
 
@@ -172,10 +174,12 @@ Image cover(const Image& image, int width, int height) {
     return center_crop(resize_lanczos(image, scaled_width, scaled_height), width, height);
 }
 
-Image fit_reference(const Image& image, int64_t max_pixels) {
+namespace {
+
+// What a reference picture is shrunk to before it is cropped; its own size when it is small enough.
+PictureSize shrunk_size(const Image& image, int64_t max_pixels) {
     constexpr int kMinSide = 64;
     constexpr int kMaxAspect = 8;
-    constexpr int kMultiple = 16;
     check_image(image);
     check(max_pixels > 0, ErrorKind::bad_argument, "reference pictures are limited to ", max_pixels,
           " pixels, expected more than none");
@@ -186,22 +190,34 @@ Image fit_reference(const Image& image, int64_t max_pixels) {
     check(std::max(width, height) <= kMaxAspect * std::min(width, height), ErrorKind::bad_argument,
           "a reference picture of ", width, " x ", height,
           " pixels is too long: one side may be at most ", kMaxAspect, " times the other; crop it");
-
-    const auto crop = [](const Image& whole) {
-        return center_crop(whole, whole.width / kMultiple * kMultiple,
-                           whole.height / kMultiple * kMultiple);
-    };
     const int64_t pixels = int64_t{width} * height;
     if (pixels <= max_pixels) {
-        return crop(image);
+        return {width, height};
     }
     const double scale = std::sqrt(static_cast<double>(max_pixels) / static_cast<double>(pixels));
-    const int new_width = static_cast<int>(width * scale);
-    const int new_height = static_cast<int>(height * scale);
-    check(std::min(new_width, new_height) >= kMultiple, ErrorKind::bad_argument,
+    const PictureSize shrunk = {static_cast<int>(width * scale), static_cast<int>(height * scale)};
+    check(std::min(shrunk.width, shrunk.height) >= kReferenceGrid, ErrorKind::bad_argument,
           "a reference picture of ", width, " x ", height, " pixels has no room in ", max_pixels,
           " pixels; allow more");
-    return crop(resize_lanczos(image, new_width, new_height));
+    return shrunk;
+}
+
+}  // namespace
+
+PictureSize fitted_size(const Image& image, int64_t max_pixels) {
+    const PictureSize shrunk = shrunk_size(image, max_pixels);
+    return {shrunk.width / kReferenceGrid * kReferenceGrid,
+            shrunk.height / kReferenceGrid * kReferenceGrid};
+}
+
+Image fit_reference(const Image& image, int64_t max_pixels) {
+    const PictureSize shrunk = shrunk_size(image, max_pixels);
+    const PictureSize fitted = fitted_size(image, max_pixels);
+    if (shrunk.width == image.width && shrunk.height == image.height) {
+        return center_crop(image, fitted.width, fitted.height);
+    }
+    return center_crop(resize_lanczos(image, shrunk.width, shrunk.height), fitted.width,
+                       fitted.height);
 }
 
 HostTensor to_planes(const Image& image) {

@@ -14,46 +14,15 @@ constexpr int64_t kPixelBytes = 3 * (sizeof(float) + 1);  // as planes and as by
 // A token in the tokenizer's tables: 186 bytes were measured with Qwen3's vocabulary.
 constexpr uint64_t kTokenizerEntryBytes = 190;
 
-StageMemory stage(const char* name, const WeightMemory& weights, const MemoryUse& compute) {
-    StageMemory memory;
-    memory.stage = name;
-    memory.device_weights = weights.own.device;
-    memory.host_weights = weights.own.host;
-    memory.mapped = weights.mapped;
-    memory.device_compute = compute.device;
-    memory.host_compute = compute.host;
-    return memory;
-}
-
 MemoryUse larger(const MemoryUse& a, const MemoryUse& b) {
     return {std::max(a.device, b.device), std::max(a.host, b.host)};
 }
 
-uint64_t device_bytes(const StageMemory& stage) {
-    return stage.device_weights + stage.device_compute;
-}
-
-uint64_t host_bytes(const StageMemory& stage) {
-    return stage.host_weights + stage.host_compute;
-}
-
-// Takes in what is there at the same time.
-void add_memory(StageMemory& stage, const StageMemory& other) {
-    stage.device_weights += other.device_weights;
-    stage.device_compute += other.device_compute;
-    stage.host_weights += other.host_weights;
-    stage.host_compute += other.host_compute;
-    stage.mapped += other.mapped;
-}
-
 // What is encoded before the loop.
-std::vector<const Image*> pictures_of(const Job& job) {
-    std::vector<const Image*> pictures;
-    for (const Image& reference : job.references) {
-        pictures.push_back(&reference);
-    }
-    if (job.init) {
-        pictures.push_back(&*job.init);
+std::vector<PictureSize> pictures_of(const Job& job) {
+    std::vector<PictureSize> pictures = job.references;
+    if (job.has_init) {
+        pictures.push_back({job.width, job.height});
     }
     return pictures;
 }
@@ -63,7 +32,15 @@ uint64_t feature_bytes(const Job& job, const Model& model) {
     return values * sizeof(float) * (job.two_passes ? 2 : 1);
 }
 
+bool fits(const MemoryPlan& plan, const MemoryLimits& limits) {
+    return plan.device_peak <= limits.device && plan.host_peak <= limits.host;
+}
+
 }  // namespace
+
+std::string gigabytes(uint64_t bytes) {
+    return concat(static_cast<double>(bytes / 10'000'000) / 100.0, " GB");
+}
 
 MemoryPlanner::MemoryPlanner(const Model& model, const LoadOptions& options, uint64_t program_bytes)
     : model_(model),
@@ -81,71 +58,71 @@ std::string MemoryPlanner::name_of(Placement placement) {
     return placement == Placement::streamed && !device_.is_cpu() ? "streamed to " + name : name;
 }
 
-StageMemory MemoryPlanner::text_encoder(const Job& job, Placement placement) {
+uint64_t MemoryPlanner::device_bytes(const Work& work) {
+    return work.weights.own.device + work.graph.device;
+}
+
+MemoryPlanner::Work MemoryPlanner::text_encoder(const Job& job, Placement placement) {
     TextEncoder encoder(backend(placement), *model_.text_encoder, text_encoder_facts(model_.text),
                         weight_options(options_, placement));
     encoder.reserve(job.text_length);
-    StageMemory memory = stage("text encoder", encoder.weight_memory(), encoder.compute_memory());
-    memory.host_compute += static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes;
-    return memory;
+    return {Part::text_encoder, encoder.weight_memory(), encoder.compute_memory(),
+            static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes};
 }
 
-StageMemory MemoryPlanner::transformer(const Job& job, Placement placement) {
+MemoryPlanner::Work MemoryPlanner::transformer(const Job& job, Placement placement) {
     Transformer transformer(backend(placement), model_.transformer,
                             weight_options(options_, placement));
     TransformerShape shape{.mode = ReferenceMode::joint,
                            .n_img = job.latent_w() * job.latent_h(),
                            .n_ref = job.n_reference_tokens(),
                            .n_txt = job.text_length};
-    MemoryUse compute;
+    MemoryUse graph;
     const bool kv = model_.variant == Variant::kv && shape.n_ref > 0;
     for (const ReferenceMode mode : kv ? std::vector{ReferenceMode::extract, ReferenceMode::cached}
                                        : std::vector{ReferenceMode::joint}) {
         shape.mode = mode;
         transformer.reserve(shape);
-        compute = larger(compute, transformer.compute_memory());
+        graph = larger(graph, transformer.compute_memory());
     }
-    StageMemory memory = stage("transformer", transformer.weight_memory(), compute);
     const auto token_bytes = static_cast<uint64_t>(model_.sizes.channels) * sizeof(float);
     // The features' copies for the loop; latents, their velocities and copies on their way.
-    memory.host_compute += 2 * feature_bytes(job, model_) +
-                           token_bytes * static_cast<uint64_t>(5 * shape.n_img + 3 * shape.n_ref);
-    return memory;
+    return {Part::transformer, transformer.weight_memory(), graph,
+            2 * feature_bytes(job, model_) +
+                token_bytes * static_cast<uint64_t>(5 * shape.n_img + 3 * shape.n_ref)};
 }
 
-// Lays out an autoencoder of either kind and lets `work` tell what it takes.
-template <typename Work>
-StageMemory MemoryPlanner::with_autoencoder(Part part, Placement placement, const Work& work) {
+// Lays out an autoencoder of either kind and lets `measure` tell what it takes.
+template <typename Measure>
+MemoryPlanner::Work MemoryPlanner::with_autoencoder(Part part, Placement placement,
+                                                    const Measure& measure) {
     const WeightOptions weights = weight_options(options_, placement);
     if (part == Part::tiny) {
         TinyAutoencoder tiny(backend(placement), *model_.tiny, weights);
-        return work(tiny);
+        return measure(tiny);
     }
     Vae vae(backend(placement), *model_.vae, weights);
-    return work(vae);
+    return measure(vae);
 }
 
-StageMemory MemoryPlanner::encode(const Job& job, Part part, Placement placement) {
-    return with_autoencoder(part, placement, [&](auto& network) {
-        MemoryUse compute;
+MemoryPlanner::Work MemoryPlanner::encode(const Job& job, Part part, Placement placement) {
+    return with_autoencoder(part, placement, [&](auto& network) -> Work {
+        MemoryUse graph;
         int64_t pixels = 0;
-        for (const Image* image : pictures_of(job)) {
-            network.reserve_encode(image->width, image->height);
-            compute = larger(compute, network.compute_memory());
-            pixels = std::max(pixels, int64_t{image->width} * image->height);
+        for (const PictureSize& picture : pictures_of(job)) {
+            network.reserve_encode(picture.width, picture.height);
+            graph = larger(graph, network.compute_memory());
+            pixels = std::max(pixels, int64_t{picture.width} * picture.height);
         }
-        StageMemory memory = stage("encode references", network.weight_memory(), compute);
-        memory.host_compute += static_cast<uint64_t>(pixels * kPixelBytes);
-        return memory;
+        return {part, network.weight_memory(), graph, static_cast<uint64_t>(pixels * kPixelBytes)};
     });
 }
 
-StageMemory MemoryPlanner::decode(const Job& job, Part part, Placement placement) {
-    return with_autoencoder(part, placement, [&](auto& network) {
+MemoryPlanner::Work MemoryPlanner::decode(const Job& job, Part part, Placement placement) {
+    return with_autoencoder(part, placement, [&](auto& network) -> Work {
         network.reserve_decode(job.width, job.height);
-        StageMemory memory = stage("decode", network.weight_memory(), network.compute_memory());
-        memory.host_compute += static_cast<uint64_t>(int64_t{job.width} * job.height * kPixelBytes);
-        return memory;
+        return {part, network.weight_memory(), network.compute_memory(),
+                static_cast<uint64_t>(int64_t{job.width} * job.height * kPixelBytes)};
     });
 }
 
@@ -161,36 +138,88 @@ uint64_t MemoryPlanner::autoencoder_bytes(const Job& job, Part part, Placement p
     return peak;
 }
 
-MemoryPlan MemoryPlanner::plan(const Job& job, const std::array<Placement, kParts>& placement) {
+std::vector<MemoryPlanner::PlannedStage> MemoryPlanner::stages_of(
+    const Job& job, const std::array<Placement, kParts>& placement) {
     const auto of = [&](Part part) { return placement[static_cast<size_t>(part)]; };
-    MemoryPlan plan;
-    const auto add = [&](StageMemory memory, Part part) {
-        memory.placement = name_of(of(part));
-        memory.host_compute += program_bytes_ + feature_bytes(job, model_);
-        plan.stages.push_back(std::move(memory));
-    };
-    if (model_.text_encoder && job.embeds_file.empty()) {
-        add(text_encoder(job, of(Part::text_encoder)), Part::text_encoder);
-    }
     const Part encoder = encoding_part(model_);
     const Part decoder = decoding_part(model_);
+    std::vector<PlannedStage> stages;
+    if (model_.text_encoder && job.embeds_file.empty()) {
+        stages.push_back({"text encoder", {text_encoder(job, of(Part::text_encoder))}});
+    }
     if (!pictures_of(job).empty()) {
-        add(encode(job, encoder, of(encoder)), encoder);
+        stages.push_back({"encode references", {encode(job, encoder, of(encoder))}});
     }
-    StageMemory loop = transformer(job, of(Part::transformer));
+    stages.push_back({"transformer", {transformer(job, of(Part::transformer))}});
     if (previews(job)) {
-        add_memory(loop, decode(job, Part::tiny, of(Part::tiny)));
+        stages.back().works.push_back(decode(job, Part::tiny, of(Part::tiny)));
     }
-    add(std::move(loop), Part::transformer);
-    add(decode(job, decoder, of(decoder)), decoder);
+    stages.push_back({"decode", {decode(job, decoder, of(decoder))}});
+    return stages;
+}
 
-    for (const StageMemory& memory : plan.stages) {
-        const auto combine = [&](uint64_t& peak, uint64_t bytes) {
-            peak = options_.keep_loaded ? peak + bytes : std::max(peak, bytes);
-        };
-        combine(plan.device_peak, device_bytes(memory));
-        combine(plan.host_peak, host_bytes(memory));
-        combine(plan.mapped_peak, memory.mapped);
+// There during every stage.
+uint64_t MemoryPlanner::common_bytes(const Job& job) const {
+    return program_bytes_ + feature_bytes(job, model_);
+}
+
+MemoryPlan MemoryPlanner::plan(const Job& job, const std::array<Placement, kParts>& placement,
+                               bool keep_loaded) {
+    const std::vector<PlannedStage> stages = stages_of(job, placement);
+    MemoryPlan plan = keep_loaded ? peaks_together(stages) : peaks_in_turn(stages);
+    plan.host_peak += common_bytes(job);
+    for (const PlannedStage& stage : stages) {
+        StageMemory memory;
+        memory.stage = stage.name;
+        memory.placement = name_of(placement[static_cast<size_t>(stage.works.front().part)]);
+        memory.host_compute = common_bytes(job);
+        for (const Work& work : stage.works) {
+            memory.device_weights += work.weights.own.device;
+            memory.host_weights += work.weights.own.host;
+            memory.mapped += work.weights.mapped;
+            memory.device_compute += work.graph.device;
+            memory.host_compute += work.graph.host + work.passing;
+        }
+        plan.stages.push_back(std::move(memory));
+    }
+    return plan;
+}
+
+MemoryPlan MemoryPlanner::peaks_in_turn(const std::vector<PlannedStage>& stages) const {
+    MemoryPlan plan;
+    for (const PlannedStage& stage : stages) {
+        MemoryPlan sum;
+        for (const Work& work : stage.works) {
+            sum.device_peak += device_bytes(work);
+            sum.host_peak += work.weights.own.host + work.graph.host + work.passing;
+            sum.mapped_peak += work.weights.mapped;
+        }
+        plan.device_peak = std::max(plan.device_peak, sum.device_peak);
+        plan.host_peak = std::max(plan.host_peak, sum.host_peak);
+        plan.mapped_peak = std::max(plan.mapped_peak, sum.mapped_peak);
+    }
+    return plan;
+}
+
+// A part that works in several stages is there once, with one graph at a time.
+MemoryPlan MemoryPlanner::peaks_together(const std::vector<PlannedStage>& stages) const {
+    std::array<WeightMemory, kParts> weights = {};
+    std::array<MemoryUse, kParts> graphs = {};
+    MemoryPlan plan;
+    for (const PlannedStage& stage : stages) {
+        uint64_t passing = 0;
+        for (const Work& work : stage.works) {
+            const auto part = static_cast<size_t>(work.part);
+            weights[part] = work.weights;
+            graphs[part] = larger(graphs[part], work.graph);
+            passing += work.passing;
+        }
+        plan.host_peak = std::max(plan.host_peak, passing);
+    }
+    for (size_t part = 0; part < kParts; ++part) {
+        plan.device_peak += weights[part].own.device + graphs[part].device;
+        plan.host_peak += weights[part].own.host + graphs[part].host;
+        plan.mapped_peak += weights[part].mapped;
     }
     return plan;
 }
@@ -201,38 +230,27 @@ bool MemoryPlanner::may_unpack(Part part) const {
            options_.type.empty();
 }
 
-uint64_t MemoryPlanner::device_limit() const {
-    if (options_.max_device_bytes > 0) {
-        return options_.max_device_bytes;
-    }
-    for (const DeviceInfo& device : list_devices()) {
-        if (device.name == device_.name()) {
-            return device.free_bytes;
-        }
-    }
-    return 0;
-}
-
-std::array<Placement, kParts> MemoryPlanner::choose(const Job& job) {
+std::array<Placement, kParts> MemoryPlanner::place(const Job& job, uint64_t device_limit,
+                                                   bool keep_loaded) {
     std::array<Placement, kParts> chosen;
     chosen.fill(Placement::device);
     if (device_.is_cpu()) {
         return chosen;
     }
-    const uint64_t limit = device_limit();
     // Unpacked weights of all parts that stay loaded must fit together with everything else.
-    const uint64_t unpacked_limit = options_.keep_loaded ? limit / 2 : limit;
+    const uint64_t unpacked_limit = keep_loaded ? device_limit / 2 : device_limit;
     const auto choose_for = [&](Part part, const auto& bytes_at) {
         Placement& placement = chosen[static_cast<size_t>(part)];
         if (may_unpack(part) && bytes_at(Placement::unpacked) <= unpacked_limit) {
             placement = Placement::unpacked;
             return;
         }
-        if (bytes_at(Placement::device) <= limit) {
+        if (bytes_at(Placement::device) <= device_limit) {
             return;
         }
-        placement = has_blocks(part) && bytes_at(Placement::streamed) <= limit ? Placement::streamed
-                                                                               : Placement::cpu;
+        placement = has_blocks(part) && bytes_at(Placement::streamed) <= device_limit
+                        ? Placement::streamed
+                        : Placement::cpu;
     };
     if (model_.text_encoder && job.embeds_file.empty()) {
         choose_for(Part::text_encoder,
@@ -248,6 +266,31 @@ std::array<Placement, kParts> MemoryPlanner::choose(const Job& job) {
     choose_for(Part::transformer,
                [&](Placement p) { return device_bytes(transformer(job, p)) + beside; });
     return chosen;
+}
+
+MemoryChoice MemoryPlanner::choose(const Job& job, const MemoryLimits& limits) {
+    const auto choice_when = [&](bool keep_loaded) {
+        MemoryChoice choice;
+        choice.placement = place(job, limits.device, keep_loaded);
+        choice.keep_loaded = keep_loaded;
+        choice.plan = plan(job, choice.placement, keep_loaded);
+        return choice;
+    };
+    if (!options_.keep_loaded) {
+        return choice_when(false);
+    }
+    MemoryChoice together = choice_when(true);
+    if (fits(together.plan, limits)) {
+        return together;
+    }
+    const bool device_full = together.plan.device_peak > limits.device;
+    MemoryChoice in_turn = choice_when(false);
+    in_turn.why_in_turn = concat(
+        "all parts together take ",
+        gigabytes(device_full ? together.plan.device_peak : together.plan.host_peak),
+        device_full ? " on the device, which has " : " of RAM, of which there are ",
+        gigabytes(device_full ? limits.device : limits.host), ": they are loaded one at a time");
+    return in_turn;
 }
 
 }  // namespace flux2

@@ -8,10 +8,27 @@
 #include "pipeline/request.hpp"
 
 #include <array>
-#include <optional>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 namespace flux2 {
+
+// "1.25 GB"
+std::string gigabytes(uint64_t bytes);
+
+struct MemoryLimits {
+    uint64_t device = 0;  // for weights and computation; without effect on a CPU
+    uint64_t host = 0;
+};
+
+// Where the parts of a job go, whether they stay loaded together, and what that takes.
+struct MemoryChoice {
+    std::array<Placement, kParts> placement = {};
+    bool keep_loaded = false;
+    std::string why_in_turn;  // a line, when parts that were to stay loaded do not
+    MemoryPlan plan;
+};
 
 // Lays out weights and graphs on a device and on the CPU without allocating them.
 class MemoryPlanner {
@@ -20,26 +37,46 @@ class MemoryPlanner {
     // process takes beside the parts: the files' metadata, libraries, the device's driver.
     MemoryPlanner(const Model& model, const LoadOptions& options, uint64_t program_bytes);
 
-    // The stages of a job when each part is placed so.
-    MemoryPlan plan(const Job& job, const std::array<Placement, kParts>& placement);
+    // The fastest placement of each part that stays within the limit of the device. Parts that are
+    // to stay loaded but exceed a limit together are loaded in turn. Whether that stays within the
+    // limit of the host is for the caller to check.
+    MemoryChoice choose(const Job& job, const MemoryLimits& limits);
 
-    // The fastest placement of each part that stays within the limit on device memory: the options'
-    // or what the device has free.
-    std::array<Placement, kParts> choose(const Job& job);
+    // The stages of a job when each part is placed so.
+    MemoryPlan plan(const Job& job, const std::array<Placement, kParts>& placement,
+                    bool keep_loaded);
 
   private:
+    // A part at work in a stage.
+    struct Work {
+        Part part = Part::transformer;
+        WeightMemory weights;
+        MemoryUse graph;
+        uint64_t passing = 0;  // host memory that is there only during the stage
+    };
+    struct PlannedStage {
+        const char* name = "";
+        std::vector<Work> works;  // the first gives the stage its place
+    };
+
+    static uint64_t device_bytes(const Work& work);
     bool may_unpack(Part part) const;
     Backend& backend(Placement placement);
-    template <typename Work>
-    StageMemory with_autoencoder(Part part, Placement placement, const Work& work);
-    StageMemory text_encoder(const Job& job, Placement placement);
-    StageMemory transformer(const Job& job, Placement placement);
-    StageMemory encode(const Job& job, Part part, Placement placement);
-    StageMemory decode(const Job& job, Part part, Placement placement);
+    template <typename Measure>
+    Work with_autoencoder(Part part, Placement placement, const Measure& measure);
+    Work text_encoder(const Job& job, Placement placement);
+    Work transformer(const Job& job, Placement placement);
+    Work encode(const Job& job, Part part, Placement placement);
+    Work decode(const Job& job, Part part, Placement placement);
     uint64_t autoencoder_bytes(const Job& job, Part part, Placement placement);
     bool previews(const Job& job) const { return job.preview && model_.tiny; }
     std::string name_of(Placement placement);
-    uint64_t device_limit() const;
+    std::array<Placement, kParts> place(const Job& job, uint64_t device_limit, bool keep_loaded);
+    std::vector<PlannedStage> stages_of(const Job& job,
+                                        const std::array<Placement, kParts>& placement);
+    uint64_t common_bytes(const Job& job) const;
+    MemoryPlan peaks_in_turn(const std::vector<PlannedStage>& stages) const;
+    MemoryPlan peaks_together(const std::vector<PlannedStage>& stages) const;
 
     const Model& model_;
     const LoadOptions& options_;

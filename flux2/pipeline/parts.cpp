@@ -47,7 +47,10 @@ Part decoding_part(const Model& model) {
 }
 
 Parts::Parts(const Model& model, const LoadOptions& options)
-    : model_(model), options_(options), device_(options.device, options.threads) {
+    : model_(model),
+      options_(options),
+      keeps_loaded_(options.keep_loaded),
+      device_(options.device, options.threads) {
     device_.set_cancel(options.cancel);
 }
 
@@ -86,7 +89,7 @@ bool Parts::is_loaded(Part part) const {
 // Unless all are to stay.
 void Parts::free_others(Part part) {
     for (const Part other : kAllParts) {
-        if (other != part && other != Part::tiny && !options_.keep_loaded) {
+        if (other != part && other != Part::tiny && !keeps_loaded_) {
             free(other);
         }
     }

@@ -58,6 +58,9 @@ class Parts {
     Placement placement(Part part) const { return placement_[index(part)]; }
     // Takes effect the next time the part is loaded.
     void set_placement(Part part, Placement placement);
+    // Whether a part stays when another one is loaded; at first as the options say.
+    bool keeps_loaded() const { return keeps_loaded_; }
+    void set_keeps_loaded(bool keeps) { keeps_loaded_ = keeps; }
     // Where the part computes.
     Backend& backend(Part part);
 
@@ -105,6 +108,7 @@ class Parts {
 
     const Model& model_;
     const LoadOptions& options_;
+    bool keeps_loaded_;
     Backend device_;
     std::optional<Backend> cpu_;  // for parts that do not fit the device
     std::array<Placement, kParts> placement_ = {Placement::device, Placement::device,

@@ -43,10 +43,6 @@ class WorkTimer {
     Clock::time_point start_ = Clock::now();
 };
 
-std::string gigabytes(uint64_t bytes) {
-    return concat(static_cast<double>(bytes / 10'000'000) / 100.0, " GB");
-}
-
 const StageMemory& largest_stage(const MemoryPlan& plan) {
     const auto total = [](const StageMemory& s) {
         return s.device_weights + s.device_compute + s.host_weights + s.host_compute;
@@ -56,13 +52,13 @@ const StageMemory& largest_stage(const MemoryPlan& plan) {
         [&](const StageMemory& a, const StageMemory& b) { return total(a) < total(b); });
 }
 
-uint64_t total_ram() {
+DeviceInfo device_named(const std::string& name) {
     for (const DeviceInfo& device : list_devices()) {
-        if (device.name == "CPU") {
-            return device.total_bytes;
+        if (device.name == name) {
+            return device;
         }
     }
-    return 0;
+    return {};
 }
 
 }  // namespace
@@ -85,11 +81,13 @@ struct Pipeline::Impl {
     std::optional<MemoryPlanner> planner;
     std::optional<HostTensor> preview_map;
 
-    MemoryPlanner& memory();
+    MemoryChoice choose_memory(const Job& job);
+    MemoryLimits memory_limits() const;
     void check_memory(const Job& job);
-    Result generate(const Job& job, const Reporter& reporter);
-    void prepare_features(const std::vector<PromptKey>& prompts, const Reporter& reporter);
-    Conditioning condition(const Job& job, Result& result, const Reporter& reporter);
+    Result generate(const Job& job, const Pictures& pictures, const Reporter& reporter);
+    bool prepare_features(const std::vector<PromptKey>& prompts, const Reporter& reporter);
+    Conditioning condition(const Job& job, const Pictures& pictures, Result& result,
+                           const Reporter& reporter);
     HostTensor encode_picture(const Image& image);
     void prepare_preview();
     Image preview(const HostTensor& tokens, int64_t w, int64_t h);
@@ -100,17 +98,24 @@ struct Pipeline::Impl {
                        const Reporter& reporter);
 };
 
-MemoryPlanner& Pipeline::Impl::memory() {
+MemoryChoice Pipeline::Impl::choose_memory(const Job& job) {
     if (!planner) {
         planner.emplace(model, options, program_bytes);
     }
-    return *planner;
+    return planner->choose(job, memory_limits());
 }
 
-// Decides where the parts go, and refuses what cannot fit anywhere.
+// What our own parts hold on the device counts as free: they make room when they must.
+MemoryLimits Pipeline::Impl::memory_limits() const {
+    const uint64_t free = device_named(parts.device()).free_bytes + parts.memory().device;
+    return {.device = options.max_device_bytes > 0 ? options.max_device_bytes : free,
+            .host = device_named("CPU").total_bytes};
+}
+
+// Decides where the parts go and whether they stay, and refuses what cannot fit anywhere.
 void Pipeline::Impl::check_memory(const Job& job) {
-    const auto placement = memory().choose(job);
-    const MemoryPlan plan = memory().plan(job, placement);
+    const MemoryChoice choice = choose_memory(job);
+    const MemoryPlan& plan = choice.plan;
     const StageMemory& largest = largest_stage(plan);
     const auto would_need = [&] {
         return concat(" it would need ", gigabytes(std::max(plan.host_peak, plan.device_peak)),
@@ -121,12 +126,16 @@ void Pipeline::Impl::check_memory(const Job& job) {
           would_need());
     check(job.references.size() <= kMaxReferences, ErrorKind::bad_argument, job.references.size(),
           " references are over the limit of ", kMaxReferences, ";", would_need());
-    const uint64_t ram = total_ram();
+    const uint64_t ram = memory_limits().host;
     check(plan.host_peak <= ram, ErrorKind::out_of_memory, "a picture of ", job.width, "x",
           job.height, " does not fit:", would_need(), " and this machine has ", gigabytes(ram),
           "; make it smaller");
+    if (parts.keeps_loaded() && !choice.keep_loaded) {
+        log(LogLevel::info, choice.why_in_turn);
+    }
+    parts.set_keeps_loaded(choice.keep_loaded);
     for (const Part part : kAllParts) {
-        const Placement chosen = placement[static_cast<size_t>(part)];
+        const Placement chosen = choice.placement[static_cast<size_t>(part)];
         if (chosen != parts.placement(part)) {
             parts.set_placement(part, chosen);
             log(LogLevel::info,
@@ -138,20 +147,15 @@ void Pipeline::Impl::check_memory(const Job& job) {
                        parts.device()));
         }
     }
-    if (options.keep_loaded && options.max_device_bytes > 0 &&
-        plan.device_peak > options.max_device_bytes) {
-        options.keep_loaded = false;
-        log(LogLevel::info, concat("all parts together take ", gigabytes(plan.device_peak),
-                                   ", so they are loaded one at a time"));
-    }
 }
 
-void Pipeline::Impl::prepare_features(const std::vector<PromptKey>& prompts,
+// Returns whether the text encoder was needed.
+bool Pipeline::Impl::prepare_features(const std::vector<PromptKey>& prompts,
                                       const Reporter& reporter) {
     const BlockWatch watch(parts.backend(Part::text_encoder), [&](double share) {
         reporter.report({.stage = Stage::encode_prompt, .what = "", .share = share});
     });
-    features.prepare(prompts);
+    return features.prepare(prompts);
 }
 
 HostTensor Pipeline::Impl::encode_picture(const Image& image) {
@@ -159,7 +163,8 @@ HostTensor Pipeline::Impl::encode_picture(const Image& image) {
 }
 
 // Text features and encoded references.
-Conditioning Pipeline::Impl::condition(const Job& job, Result& result, const Reporter& reporter) {
+Conditioning Pipeline::Impl::condition(const Job& job, const Pictures& pictures, Result& result,
+                                       const Reporter& reporter) {
     Conditioning conditioning;
     const WorkTimer encoding(parts);
     if (!job.embeds_file.empty()) {
@@ -172,7 +177,7 @@ Conditioning Pipeline::Impl::condition(const Job& job, Result& result, const Rep
         if (job.two_passes) {
             prompts.push_back({job.negative_prompt, job.text_length});
         }
-        prepare_features(prompts, reporter);
+        result.prompt_cached = !prepare_features(prompts, reporter);
         note_memory(result);
         conditioning.txt = features.get(prompts.front());
         if (job.two_passes) {
@@ -182,14 +187,14 @@ Conditioning Pipeline::Impl::condition(const Job& job, Result& result, const Rep
     result.timings.encode_prompt = encoding.seconds();
 
     const WorkTimer encoding_references(parts);
-    for (size_t i = 0; i < job.references.size(); ++i) {
+    for (size_t i = 0; i < pictures.references.size(); ++i) {
         const BlockWatch watch(parts.backend(encoding_part(model)), [&](double share) {
             reporter.report({.stage = Stage::encode_references,
                              .what = "",
                              .share = (static_cast<double>(i) + share) /
-                                      static_cast<double>(job.references.size())});
+                                      static_cast<double>(pictures.references.size())});
         });
-        conditioning.references.push_back(encode_picture(job.references[i]));
+        conditioning.references.push_back(encode_picture(pictures.references[i]));
     }
     result.timings.encode_references = encoding_references.seconds();
     return conditioning;
@@ -242,7 +247,7 @@ Image Pipeline::Impl::preview(const HostTensor& tokens, int64_t w, int64_t h) {
 
 // When others need the memory.
 void Pipeline::Impl::free_tiny() {
-    if (!options.keep_loaded) {
+    if (!parts.keeps_loaded()) {
         parts.free(Part::tiny);
     }
 }
@@ -301,7 +306,8 @@ HostTensor Pipeline::Impl::denoise(const Job& job, const Conditioning& condition
     return tokens;
 }
 
-Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
+Result Pipeline::Impl::generate(const Job& job, const Pictures& pictures,
+                                const Reporter& reporter) {
     Result result;
     result.seed = job.seed;
     result.steps = job.steps;
@@ -311,14 +317,13 @@ Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
     const LoadWatch loads(parts, reporter);
 
     // 1. Prompt and reference pictures.
-    std::optional<Conditioning> conditioning = condition(job, result, reporter);
-    result.prompt_cached = job.embeds_file.empty() && !loads.encoder_loaded();
+    std::optional<Conditioning> conditioning = condition(job, pictures, result, reporter);
     note_memory(result);
 
     // 2. What the loop starts from.
     std::optional<HostTensor> init;
-    if (job.init) {
-        init = encode_picture(*job.init);
+    if (pictures.init) {
+        init = encode_picture(*pictures.init);
     }
     if (job.preview) {
         prepare_preview();
@@ -352,7 +357,7 @@ Result Pipeline::Impl::generate(const Job& job, const Reporter& reporter) {
     result.timings.decode = decoding.seconds();
     result.timings.load = parts.load_seconds() - loaded;
     note_memory(result);
-    if (!options.keep_loaded) {
+    if (!parts.keeps_loaded()) {
         parts.free_all();
     }
     return_unused_memory();  // the heaps of threads keep what they computed with
@@ -382,31 +387,31 @@ const std::string& Pipeline::device() const {
 Result Pipeline::generate(const Request& request, const Progress& progress) {
     const Job job = resolve(request, impl_->model);
     impl_->check_memory(job);
-    return impl_->generate(job, Reporter(progress));
+    return impl_->generate(job, fit_pictures(request, job), Reporter(progress));
 }
 
-void Pipeline::encode_prompts(const std::vector<Request>& requests, const Progress& progress) {
-    std::vector<PromptKey> prompts;
-    for (const Request& request : requests) {
-        if (!request.embeds_file.empty()) {
-            continue;
-        }
-        const Job job = resolve(request, impl_->model);
-        prompts.push_back({job.prompt, job.text_length});
-        if (job.two_passes) {
-            prompts.push_back({job.negative_prompt, job.text_length});
-        }
+void Pipeline::encode_prompts(const Request& request, const std::vector<std::string>& prompts,
+                              const Progress& progress) {
+    const Job job = resolve(request, impl_->model);
+    impl_->check_memory(job);
+    if (!job.embeds_file.empty()) {
+        return;
     }
-    if (!prompts.empty()) {
-        const Reporter reporter(progress);
-        const LoadWatch loads(impl_->parts, reporter);
-        impl_->prepare_features(prompts, reporter);
+    std::vector<PromptKey> keys;
+    for (const std::string& prompt : prompts) {
+        check_prompt(prompt);
+        keys.push_back({prompt, job.text_length});
     }
+    if (job.two_passes) {
+        keys.push_back({job.negative_prompt, job.text_length});
+    }
+    const Reporter reporter(progress);
+    const LoadWatch loads(impl_->parts, reporter);
+    impl_->prepare_features(keys, reporter);
 }
 
 MemoryPlan Pipeline::plan(const Request& request) {
-    const Job job = resolve(request, impl_->model);
-    return impl_->memory().plan(job, impl_->memory().choose(job));
+    return impl_->choose_memory(resolve(request, impl_->model)).plan;
 }
 
 }  // namespace flux2

@@ -44,8 +44,7 @@ class BlockWatch {
 class LoadWatch {
   public:
     LoadWatch(Parts& parts, const Reporter& reporter) : parts_(parts) {
-        parts_.set_on_load([this, &reporter](Part part) {
-            encoder_loaded_ = encoder_loaded_ || part == Part::text_encoder;
+        parts_.set_on_load([&reporter](Part part) {
             reporter.report({.stage = Stage::load, .what = to_string(part)});
         });
     }
@@ -53,11 +52,8 @@ class LoadWatch {
     LoadWatch(const LoadWatch&) = delete;
     LoadWatch& operator=(const LoadWatch&) = delete;
 
-    bool encoder_loaded() const { return encoder_loaded_; }
-
   private:
     Parts& parts_;
-    bool encoder_loaded_ = false;
 };
 
 }  // namespace flux2

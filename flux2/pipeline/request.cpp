@@ -2,7 +2,6 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
-#include "image/image.hpp"
 #include "pipeline/latents.hpp"
 #include "pipeline/prompt.hpp"
 #include "pipeline/sampler.hpp"
@@ -26,6 +25,10 @@ constexpr size_t kMaxPromptBytes = 1'000'000;
 constexpr int64_t kOneReferencePixels = 2024 * 2024;
 constexpr int64_t kEachReferencePixels = 1024 * 1024;
 
+int64_t max_reference_pixels(const Request& request) {
+    return request.references.size() == 1 ? kOneReferencePixels : kEachReferencePixels;
+}
+
 int checked_side(const char* name, int side, bool fit) {
     check(side >= kMinSide && side <= kSaneSide, ErrorKind::bad_argument, name, " of ", side,
           " pixels is out of range; use ", kMinSide, " to ", kMaxSide);
@@ -38,12 +41,8 @@ int checked_side(const char* name, int side, bool fit) {
     return side - nearest.below < nearest.above - side ? nearest.below : nearest.above;
 }
 
-struct Size {
-    int width, height;
-};
-
 // The size of a picture, at most a megapixel, in multiples of 16.
-Size matched_size(const Image& image) {
+PictureSize matched_size(const Image& image) {
     const double pixels = static_cast<double>(image.width) * image.height;
     const double scale = std::min(1.0, std::sqrt(static_cast<double>(kMatchedPixels) / pixels));
     const auto side = [&](int s) {
@@ -53,7 +52,7 @@ Size matched_size(const Image& image) {
     return {side(image.width), side(image.height)};
 }
 
-Size default_size(const Request& request, const Model& model) {
+PictureSize default_size(const Request& request, const Model& model) {
     if (!request.noise_file.empty()) {
         const HostTensor noise = read_noise(request.noise_file);
         check(std::max(noise.ne[0], noise.ne[1]) <= kSaneSide / kGrid, ErrorKind::bad_file,
@@ -78,7 +77,7 @@ void resolve_size(const Request& request, const Model& model, Job& job) {
     check(!request.match_reference || !(request.width || request.height), ErrorKind::bad_argument,
           "both a size and the size of a reference are asked for; leave out one of them");
     if (!request.width || !request.height) {
-        const Size size = default_size(request, model);
+        const PictureSize size = default_size(request, model);
         job.width = size.width;
         job.height = size.height;
     }
@@ -199,13 +198,12 @@ void resolve_pictures(const Request& request, const Model& model, Job& job) {
           can_encode ? "" : model.tiny->file(),
           " holds the decoder alone; add the autoencoder with --vae FILE, or give a TAEF2 file "
           "with both halves");
-    const int64_t max_pixels =
-        request.references.size() == 1 ? kOneReferencePixels : kEachReferencePixels;
     for (const Image& reference : request.references) {
-        job.references.push_back(fit_reference(reference, max_pixels));
+        job.references.push_back(fitted_size(reference, max_reference_pixels(request)));
     }
     if (request.init) {
-        job.init = cover(request.init->image, job.width, job.height);
+        check_image(request.init->image);
+        job.has_init = true;
     }
 }
 
@@ -213,7 +211,7 @@ void resolve_pictures(const Request& request, const Model& model, Job& job) {
 
 int64_t Job::n_reference_tokens() const {
     int64_t n = 0;
-    for (const Image& reference : references) {
+    for (const PictureSize& reference : references) {
         n += static_cast<int64_t>(reference.width / kGrid) * (reference.height / kGrid);
     }
     return n;
@@ -224,10 +222,25 @@ NearestSides nearest_sides(int side) {
     return {below, below + kGrid};
 }
 
-Job resolve(const Request& request, const Model& model) {
-    const size_t prompt_bytes = std::max(request.prompt.size(), request.negative_prompt.size());
-    check(prompt_bytes <= kMaxPromptBytes, ErrorKind::bad_argument, "a prompt of ", prompt_bytes,
+void check_prompt(const std::string& prompt) {
+    check(prompt.size() <= kMaxPromptBytes, ErrorKind::bad_argument, "a prompt of ", prompt.size(),
           " bytes is too long; use at most ", kMaxPromptBytes);
+}
+
+Pictures fit_pictures(const Request& request, const Job& job) {
+    Pictures pictures;
+    for (const Image& reference : request.references) {
+        pictures.references.push_back(fit_reference(reference, max_reference_pixels(request)));
+    }
+    if (request.init) {
+        pictures.init = cover(request.init->image, job.width, job.height);
+    }
+    return pictures;
+}
+
+Job resolve(const Request& request, const Model& model) {
+    check_prompt(request.prompt);
+    check_prompt(request.negative_prompt);
     Job job;
     job.prompt = request.prompt;
     job.negative_prompt = request.negative_prompt;

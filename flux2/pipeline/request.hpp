@@ -3,6 +3,7 @@
 
 #include <flux2/flux2.hpp>
 #include "base/random.hpp"
+#include "image/image.hpp"
 #include "pipeline/model.hpp"
 
 #include <cstdint>
@@ -27,8 +28,8 @@ struct Job {
     Generator generator = Generator::cuda;
     std::vector<float> sigmas;  // one more than steps, from high to 0
     int64_t text_length = 0;
-    std::vector<Image> references;  // sized and cropped as the model takes them
-    std::optional<Image> init;      // of the picture's size
+    std::vector<PictureSize> references;  // as the model takes them
+    bool has_init = false;                // starts from a picture
     bool preview = false;
     std::filesystem::path noise_file, embeds_file;
 
@@ -38,8 +39,18 @@ struct Job {
 };
 
 // Throws bad_argument, saying what would do. Logs a warning for settings that have no effect on
-// this model.
+// this model. Looks at no pixels, so that limits can be checked before fit_pictures works on them.
 Job resolve(const Request& request, const Model& model);
+
+// Throws bad_argument for a prompt that is too long to be stored with its picture.
+void check_prompt(const std::string& prompt);
+
+// The pictures of a request, sized and cropped as its job says.
+struct Pictures {
+    std::vector<Image> references;
+    std::optional<Image> init;  // of the picture's size
+};
+Pictures fit_pictures(const Request& request, const Job& job);
 
 // The two multiples of 16 around a side, the smaller at least 64: what to use instead.
 struct NearestSides {

@@ -169,7 +169,7 @@ typedef struct flux2_load_options {
     const char* type;           // of the matrices in memory, such as "Q8_0"; null: the file's
     const char* variant;        // overrides what the file says; null: does not
     int threads;                // at most 512; 0: one per physical core
-    bool keep_loaded;           // hold all parts between pictures; else one at a time
+    bool keep_loaded;           // hold all parts between pictures if they fit; else in turn
     uint64_t max_device_bytes;  // for weights and computation; 0: all there is
     const char* cache_folder;   // for encoded prompts; null: no cache
     uint64_t cache_bytes;       // upper limit of that folder

@@ -93,7 +93,7 @@ struct LoadOptions {
     int threads = 0;                // 0: one per physical core
     std::string type;               // of the matrices in memory, such as "Q8_0"; empty: the file's
     std::string variant;            // overrides what the file says
-    bool keep_loaded = false;       // hold all parts between pictures; else one at a time
+    bool keep_loaded = false;       // hold all parts between pictures if they fit; else in turn
     uint64_t max_device_bytes = 0;  // for weights and computation; 0: all there is
     // On a CPU, lay matrices out anew where its kernels are faster so and RAM suffices; else they
     // stay in the mapped file.
@@ -159,7 +159,7 @@ struct Result {
     int steps = 0;
     float guidance = 0;
     std::vector<float> sigmas;
-    bool prompt_cached = false;  // the text encoder was not needed
+    bool prompt_cached = false;  // features were there already: the text encoder was not used
     Timings timings;
     // The most that weights and computation took at a time, as allocated.
     uint64_t device_peak = 0, host_peak = 0;
@@ -200,8 +200,11 @@ class Pipeline {
 
     // Throws bad_argument for a request that cannot work, before anything large is loaded.
     Result generate(const Request& request, const Progress& progress = {});
-    // Encodes prompts ahead, so that the text encoder is loaded once for many pictures.
-    void encode_prompts(const std::vector<Request>& requests, const Progress& progress = {});
+    // Encodes the prompts of requests that are otherwise like this one ahead, so that the text
+    // encoder is loaded once for many pictures; eight of them are held in memory. Refuses what
+    // generate would refuse, and keeps to the same limits.
+    void encode_prompts(const Request& request, const std::vector<std::string>& prompts,
+                        const Progress& progress = {});
     // Peak memory of a request, from its real graphs; loads no weights.
     MemoryPlan plan(const Request& request);
 
