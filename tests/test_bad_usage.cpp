@@ -539,7 +539,7 @@ TEST_CASE("broken files in a cache cost no picture") {
     }
     const auto result = draw_with_cache(folder, encoder, folder / "cache");
     CHECK(result.exit_code == 0);
-    CHECK(result.err.find("flux2: warning: a cached entry is left unused") != std::string::npos);
+    CHECK(result.err.find(" is damaged, removed and made again") != std::string::npos);
     fs::remove(hashes);
     fs::create_directory(hashes);
     CHECK(draw_with_cache(folder, encoder, folder / "cache").exit_code == 0);

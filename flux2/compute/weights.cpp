@@ -120,14 +120,20 @@ void Weights::load() {
         ggml_backend_buffer_set_usage(mapped_.back().get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     }
     std::set<const Bound*> repacked;
+    std::map<std::string, size_t> counts;  // sorted: groups come in the order of their addresses
     for (const auto& [type, group] : choose_repacked()) {
-        if (type == backend_.cpu_buffer_type()) {  // plain memory: we lay them out ourselves
+        const bool ours = type == backend_.cpu_buffer_type();
+        counts[ours ? "Q8_0 tiles" : ggml_backend_buft_name(type)] += group.size();
+        if (ours) {  // plain memory: we lay them out ourselves
             for (const Bound* bound : group) {
                 cpu::mark_q8(bound->tensor);
             }
         }
         place(group, type, /*repacks=*/true);
         repacked.insert(group.begin(), group.end());
+    }
+    for (const auto& [name, n] : counts) {
+        layout_ += concat(layout_.empty() ? "" : ", ", name, " x ", n);
     }
     std::vector<const Bound*> in_ram, on_device, streamed;
     for (const Bound& bound : bound_) {

@@ -69,6 +69,9 @@ class Weights {
     bool has_only_block_matrices(ggml_type type) const;
 
     const WeightMemory& memory() const { return memory_; }
+    // How many matrices were repacked, by the buffer type that did it; empty when none were.
+    // Results of other layouts differ in their last bits.
+    const std::string& layout() const { return layout_; }
 
   private:
     static constexpr int kNoBlock = -1;
@@ -102,6 +105,7 @@ class Weights {
     std::vector<ggml_backend_buffer_ptr> mapped_;  // one per file of the checkpoint
     std::vector<TensorBuffer> buffers_;
     WeightMemory memory_;
+    std::string layout_;
     std::optional<BlockStream> stream_;
 };
 

@@ -44,6 +44,7 @@ class TextEncoder {
     // Of the current graph.
     MemoryUse compute_memory() const;
     const WeightMemory& weight_memory() const { return weights_.memory(); }
+    const std::string& weight_layout() const { return weights_.layout(); }
     // The current graph, for looking at its operations; null before the first call.
     const Graph* graph() const;
 

@@ -6,11 +6,60 @@
 #include "pipeline/prompt.hpp"
 
 #include <algorithm>
+#include <iomanip>
 #include <optional>
 #include <sstream>
 #include <utility>
 
 namespace flux2 {
+namespace {
+
+std::string description_of(const std::string& device) {
+    for (const DeviceInfo& info : list_devices()) {
+        if (info.name == device) {
+            return info.description;
+        }
+    }
+    return "";
+}
+
+std::string cache_key(const std::string& facts, const PromptKey& prompt) {
+    return concat(facts, "tokens ", prompt.length, "\n", prompt.prompt);
+}
+
+void warn_if_cut(const PromptKey& prompt, const std::string& cut_text) {
+    constexpr size_t kShown = 300;
+    if (!cut_text.empty()) {
+        log(LogLevel::warning,
+            concat("the prompt is longer than ", prompt.length,
+                   " tokens; this end of it is not used: \"", cut_text.substr(0, kShown),
+                   cut_text.size() > kShown ? " ..." : "", "\""));
+    }
+}
+
+}  // namespace
+
+std::string encoder_facts(const Model& model, const LoadOptions& options, Parts& parts) {
+    const Checkpoint& checkpoint = *model.text_encoder;
+    const TextEncoderSizes sizes = read_text_encoder_sizes(checkpoint);
+    const Backend& backend = parts.backend(Part::text_encoder);
+    std::ostringstream facts;
+    facts << std::setprecision(17);
+    facts << "features by flux2 " << version() << "\n"
+          << identity(checkpoint.source()) << "template of "
+          << (model.text.family == TextFamily::qwen3 ? "klein" : "dev") << "\ntokenizer "
+          << tokenizer_hash(checkpoint) << "\nheads " << sizes.n_head << " " << sizes.n_head_kv
+          << " of " << sizes.head_dim << "\nRoPE theta " << model.text.rope_theta << "\neps "
+          << model.text.eps << "\nlayers";
+    for (const int64_t layer : model.text.layers) {
+        facts << " " << layer;
+    }
+    facts << "\non " << backend.name() << " " << description_of(backend.name()) << "\noperations "
+          << static_cast<int>(backend.operations()) << "\ntype " << options.type << "\nplacement "
+          << static_cast<int>(parts.placement(Part::text_encoder)) << "\nlayout "
+          << parts.text_encoder_layout() << "\n";
+    return facts.str();
+}
 
 FeatureStore::FeatureStore(const Model& model, const LoadOptions& options, Parts& parts,
                            const TensorCache& cache)
@@ -30,41 +79,40 @@ bool FeatureStore::keep(const PromptKey& prompt) {
     if (found == entries_.end()) {
         return false;
     }
+    warn_if_cut(prompt, found->cut_text);
     std::rotate(found, found + 1, entries_.end());
     return true;
 }
 
-void FeatureStore::add(const PromptKey& prompt, HostTensor features) {
-    entries_.push_back({prompt, std::move(features)});
+void FeatureStore::add(Entry entry) {
+    warn_if_cut(entry.prompt, entry.cut_text);
+    entries_.push_back(std::move(entry));
     if (entries_.size() > kHeld) {
         entries_.pop_front();
     }
 }
 
-// Everything that decides the features, to the last bit: devices and types round differently.
-std::string FeatureStore::cache_key(const PromptKey& prompt) const {
-    std::ostringstream key;
-    const bool klein = model_.text.family == TextFamily::qwen3;
-    key << "features of " << (klein ? "klein" : "dev") << "'s template\n"
-        << version() << "\n"
-        << identity(model_.text_encoder->source()) << parts_.backend(Part::text_encoder).name()
-        << " " << options_.type << "\nlayers";
-    for (const int64_t layer : model_.text.layers) {
-        key << " " << layer;
+bool FeatureStore::find_cached(const PromptKey& prompt, const std::string& facts) {
+    auto cached =
+        cache_.find(cache_key(facts, prompt), {model_.sizes.text_width, prompt.length, 1, 1});
+    if (!cached) {
+        return false;
     }
-    key << "\ntokens " << prompt.length << "\n" << prompt.prompt;
-    return key.str();
+    add({prompt, std::move(cached->value), std::move(cached->note)});
+    return true;
 }
 
 bool FeatureStore::prepare(const std::vector<PromptKey>& prompts) {
     std::vector<PromptKey> missing;
+    std::string facts;
     for (const PromptKey& prompt : prompts) {
         if (keep(prompt) || std::find(missing.begin(), missing.end(), prompt) != missing.end()) {
             continue;
         }
-        if (auto cached = cache_.find(cache_key(prompt))) {
-            add(prompt, std::move(*cached));
-        } else {
+        if (cache_.is_used() && facts.empty()) {
+            facts = encoder_facts(model_, options_, parts_);
+        }
+        if (!find_cached(prompt, facts)) {
             missing.push_back(prompt);
         }
     }
@@ -82,17 +130,12 @@ void FeatureStore::encode(const std::vector<PromptKey>& prompts) {
             return encode_prompt_features(*tokenizer, parts_.text_encoder(), prompt.prompt,
                                           prompt.length);
         });
-        if (!result.encoded.cut_text.empty()) {
-            constexpr size_t kShown = 300;
-            std::string cut = result.encoded.cut_text;
-            if (cut.size() > kShown) {
-                cut = cut.substr(0, kShown) + " ...";
-            }
-            log(LogLevel::warning, concat("the prompt is longer than ", prompt.length,
-                                          " tokens; this end of it is not used: \"", cut, "\""));
+        if (cache_.is_used()) {
+            // As it is loaded now: it may have found less memory than expected.
+            const std::string facts = encoder_facts(model_, options_, parts_);
+            cache_.store(cache_key(facts, prompt), result.features, result.encoded.cut_text);
         }
-        cache_.store(cache_key(prompt), result.features);
-        add(prompt, std::move(result.features));
+        add({prompt, std::move(result.features), std::move(result.encoded.cut_text)});
     }
     tokenizer.reset();
     return_unused_memory();  // a vocabulary is a million small pieces

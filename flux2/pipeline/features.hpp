@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,6 +21,10 @@ struct PromptKey {
     bool operator==(const PromptKey&) const = default;
 };
 
+// Everything that decides the features of any prompt, to the last bit: contents of the tokenizer,
+// configuration, files of the text encoder, where it computes, type and layout of its weights.
+std::string encoder_facts(const Model& model, const LoadOptions& options, Parts& parts);
+
 // Borrows everything it is given.
 class FeatureStore {
   public:
@@ -29,7 +32,8 @@ class FeatureStore {
                  const TensorCache& cache);
 
     // Makes the features of all these prompts available, loading the text encoder at most once.
-    // Returns whether it was needed. Warns about prompts that are too long.
+    // Returns whether it was needed. Warns about prompts that are too long, wherever their features
+    // come from.
     bool prepare(const std::vector<PromptKey>& prompts);
     // Of a prompt that was prepared.
     const HostTensor& get(const PromptKey& prompt) const;
@@ -41,11 +45,12 @@ class FeatureStore {
     struct Entry {
         PromptKey prompt;
         HostTensor features;
+        std::string cut_text;  // the end of the prompt that is not used
     };
 
     bool keep(const PromptKey& prompt);
-    void add(const PromptKey& prompt, HostTensor features);
-    std::string cache_key(const PromptKey& prompt) const;
+    void add(Entry entry);
+    bool find_cached(const PromptKey& prompt, const std::string& facts);
     void encode(const std::vector<PromptKey>& prompts);
 
     const Model& model_;

@@ -152,6 +152,19 @@ HostTensor Parts::decode(const HostTensor& latents) {
     return decoding_part(model_) == Part::tiny ? tiny().decode(latents) : vae().decode(latents);
 }
 
+std::string Parts::text_encoder_layout() {
+    if (text_encoder_) {
+        return text_encoder_->weight_layout();
+    }
+    if (!backend(Part::text_encoder).is_cpu()) {
+        return "";  // only a CPU has a choice
+    }
+    const Backend measuring("CPU", options_.threads, BackendUse::measure);
+    return TextEncoder(measuring, *model_.text_encoder, text_encoder_facts(model_.text),
+                       weight_options(options_, placement(Part::text_encoder)))
+        .weight_layout();
+}
+
 MemoryUse Parts::memory() const {
     MemoryUse use;
     const auto add = [&](const auto& model) {

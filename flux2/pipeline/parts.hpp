@@ -73,6 +73,10 @@ class Parts {
     HostTensor encode(const HostTensor& pixels);
     HostTensor decode(const HostTensor& latents);
 
+    // How the text encoder's weights are laid out, or would be if it were loaded now: depends on
+    // what this CPU multiplies fastest and on the RAM that is free.
+    std::string text_encoder_layout();
+
     // What the loaded parts have allocated.
     MemoryUse memory() const;
     void free(Part part);

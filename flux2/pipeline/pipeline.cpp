@@ -215,8 +215,9 @@ void Pipeline::Impl::prepare_preview() {
         return;
     }
     const std::string key = concat("preview\n", version(), "\n", identity(model.vae->source()));
-    preview_map = cache.find(key);
-    if (!preview_map) {
+    if (auto cached = cache.find(key, {model.sizes.channels + 1, kPreviewOutputs, 1, 1})) {
+        preview_map = std::move(cached->value);
+    } else {
         preview_map = parts.run(Part::vae, [&] { return fit_preview(parts.vae()); });
         cache.store(key, *preview_map);
     }

@@ -65,6 +65,7 @@ HostTensor fit_preview(Vae& vae) {
     const HostTensor tokens = to_tokens(latents);
     const auto n = static_cast<size_t>(channels + 1);
     constexpr size_t kOutputs = 3 * kPixels * kPixels;
+    static_assert(kOutputs == kPreviewOutputs);
     std::vector<double> a(n * n, 0.0);
     std::vector<std::vector<double>> b(kOutputs, std::vector<double>(n, 0.0));
     std::vector<double> sample(n, 1.0);

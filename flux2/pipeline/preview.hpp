@@ -10,8 +10,10 @@
 
 namespace flux2 {
 
-// The map [channels + 1, 12]: for each of 2 x 2 pixels and 3 colours the weights of the channels,
-// then a constant. Decodes one small picture.
+constexpr int64_t kPreviewOutputs = 12;
+
+// The map [channels + 1, kPreviewOutputs]: for each of 2 x 2 pixels and 3 colours the weights of
+// the channels, then a constant. Decodes one small picture.
 HostTensor fit_preview(Vae& vae);
 
 // Tokens [channels, w * h] -> a picture of 2w x 2h pixels.

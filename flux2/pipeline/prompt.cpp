@@ -1,6 +1,7 @@
 #include "pipeline/prompt.hpp"
 
 #include "base/check.hpp"
+#include "base/hash.hpp"
 #include "store/inventory.hpp"
 #include "store/tokenizer_file.hpp"
 #include "text/tekken.hpp"
@@ -8,6 +9,8 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 namespace flux2 {
 namespace fs = std::filesystem;
@@ -56,7 +59,41 @@ std::string_view tokenizer_inside(const Checkpoint& checkpoint) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+void add_text(Hash& hash, const std::string& text) {
+    hash.add(text);
+}
+template <typename T>
+void add_text(Hash& hash, T number) {
+    hash.add(concat(+number));
+}
+template <typename T>
+void add_text(Hash& hash, const std::vector<T>& values) {
+    for (const T& value : values) {
+        add_text(hash, value);
+    }
+}
+
 }  // namespace
+
+std::string tokenizer_hash(const Checkpoint& text_encoder) {
+    Hash hash;
+    if (text_encoder.source().format() == FileFormat::gguf) {
+        for (const auto& [key, value] : text_encoder.source().metadata().entries()) {
+            if (key.starts_with("tokenizer.")) {
+                hash.add(key);
+                std::visit([&](const auto& content) { add_text(hash, content); }, value);
+            }
+        }
+    } else if (const std::string_view inside = tokenizer_inside(text_encoder); !inside.empty()) {
+        hash.add(inside);
+    } else if (const fs::path file = find_tokenizer_beside(text_encoder.source().path());
+               !file.empty()) {
+        for (const fs::path& part : tokenizer_files(file)) {
+            hash.add(part.filename().string()).add(MappedFile(part).bytes());
+        }
+    }
+    return hash.hex();
+}
 
 Tokenizer load_tokenizer(const Checkpoint& text_encoder) {
     if (text_encoder.source().format() == FileFormat::gguf) {

@@ -1,14 +1,15 @@
 #include "pipeline/tensor_cache.hpp"
 
 #include "base/check.hpp"
+#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "store/safetensors.hpp"
 #include "store/tensor_source.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <iomanip>
-#include <sstream>
+#include <cmath>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,22 +19,65 @@ namespace {
 
 constexpr const char* kSuffix = ".cache.safetensors";
 
-// FNV-1a, for file names only: entries are told apart by their keys.
-uint64_t hash(const std::string& text, uint64_t start) {
-    uint64_t h = start;
+// Changes whenever entries of before must no longer be found.
+constexpr const char* kFormat = "flux2 cache 2\n";
+
+// The bytes of a text as a tensor of floats, since that is what the file format here holds.
+FloatTensor as_tensor(const char* name, const std::string& text) {
+    FloatTensor tensor{name, {static_cast<int64_t>(text.size())}, {}};
     for (const char c : text) {
-        h = (h ^ static_cast<unsigned char>(c)) * 1099511628211u;
+        tensor.values.push_back(static_cast<float>(static_cast<unsigned char>(c)));
     }
-    return h;
+    return tensor;
 }
 
-// The key's bytes as a tensor of floats, since that is what the file format here holds.
-std::vector<float> as_floats(const std::string& key) {
-    std::vector<float> values;
-    for (const char c : key) {
-        values.push_back(static_cast<float>(static_cast<unsigned char>(c)));
+// Empty when there is no such tensor. Throws bad_file for values that are no bytes.
+std::string read_text(const TensorSource& source, const char* name) {
+    std::string text;
+    if (source.find(name) == nullptr) {
+        return text;
     }
-    return values;
+    for (const float value : read_tensor(source, name).data) {
+        check(value >= 0 && value <= 255 && value == std::floor(value), ErrorKind::bad_file, "its ",
+              name, " is no text");
+        text += static_cast<char>(static_cast<unsigned char>(value));
+    }
+    return text;
+}
+
+std::string checksum(const std::string& key, const HostTensor& value, const std::string& note) {
+    return Hash()
+        .add(key)
+        .add(note)
+        .add(std::as_bytes(std::span(value.ne)))
+        .add(std::as_bytes(std::span(value.data)))
+        .hex();
+}
+
+bool is_finite(const HostTensor& tensor) {
+    return std::all_of(tensor.data.begin(), tensor.data.end(),
+                       [](float value) { return std::isfinite(value); });
+}
+
+std::string shape_text(const std::array<int64_t, 4>& ne) {
+    return concat("[", ne[0], ", ", ne[1], ", ", ne[2], ", ", ne[3], "]");
+}
+
+// Nothing for an entry of another key. Throws bad_file for one that must not be used.
+std::optional<CachedTensor> read_entry(const fs::path& file, const std::string& key,
+                                       const std::array<int64_t, 4>& ne) {
+    const TensorSource source = TensorSource::open(file);
+    const std::string stored_key = read_text(source, "key");
+    CachedTensor entry{read_tensor(source, "value"), read_text(source, "note")};
+    check(read_text(source, "checksum") == checksum(stored_key, entry.value, entry.note),
+          ErrorKind::bad_file, "its checksum is wrong");
+    if (stored_key != key) {
+        return std::nullopt;
+    }
+    check(entry.value.ne == ne, ErrorKind::bad_file, "its shape is ", shape_text(entry.value.ne),
+          ", expected ", shape_text(ne));
+    check(is_finite(entry.value), ErrorKind::bad_file, "it holds values that are not finite");
+    return entry;
 }
 
 }  // namespace
@@ -42,43 +86,50 @@ TensorCache::TensorCache(fs::path folder, uint64_t max_bytes)
     : folder_(std::move(folder)), max_bytes_(max_bytes) {}
 
 fs::path TensorCache::file_of(const std::string& key) const {
-    std::ostringstream name;
-    name << std::hex << std::setfill('0') << std::setw(16) << hash(key, 14695981039346656037u)
-         << std::setw(16) << hash(key, 1099511628211u) << kSuffix;
-    return folder_ / name.str();
+    constexpr uint64_t kOtherStart = 1099511628211u;  // a second hash, for names of 128 bits
+    return folder_ / (Hash().add(key).hex() + Hash(kOtherStart).add(key).hex() + kSuffix);
 }
 
-std::optional<HostTensor> TensorCache::find(const std::string& key) const {
+std::optional<CachedTensor> TensorCache::find(const std::string& key,
+                                              const std::array<int64_t, 4>& ne) const {
+    const std::string full_key = kFormat + key;
+    const fs::path file = file_of(full_key);
     std::error_code ignored;
-    if (folder_.empty() || !fs::exists(file_of(key), ignored)) {
+    if (!is_used() || !fs::exists(file, ignored)) {
         return std::nullopt;
     }
     try {
-        const TensorSource source = TensorSource::open(file_of(key));
-        if (read_tensor(source, "key").data != as_floats(key)) {
-            return std::nullopt;
-        }
-        fs::last_write_time(file_of(key), fs::file_time_type::clock::now(), ignored);
-        return read_tensor(source, "value");
+        std::optional<CachedTensor> entry = read_entry(file, full_key, ne);
+        fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
+        return entry;
     } catch (const Error& error) {
-        log(LogLevel::warning, concat("a cached entry is left unused: ", error.what()));
-        fs::remove(file_of(key), ignored);
+        log(LogLevel::warning, concat("the cached ", file.string(),
+                                      " is damaged, removed and made again: ", error.what()));
+        fs::remove(file, ignored);
         return std::nullopt;
     }
 }
 
-void TensorCache::store(const std::string& key, const HostTensor& tensor) const {
-    const uint64_t bytes = tensor.data.size() * sizeof(float) + key.size() * sizeof(float) + 4096;
-    if (folder_.empty() || bytes > max_bytes_) {
+void TensorCache::store(const std::string& key, const HostTensor& tensor,
+                        const std::string& note) const {
+    const std::string full_key = kFormat + key;
+    const uint64_t bytes =
+        (tensor.data.size() + full_key.size() + note.size()) * sizeof(float) + 4096;
+    if (!is_used() || bytes > max_bytes_ || !is_finite(tensor)) {
         return;
     }
     try {
         fs::create_directories(folder_);
         make_room(bytes);
         std::vector<int64_t> shape(tensor.ne.rbegin(), tensor.ne.rend());  // slowest first
-        write_safetensors(file_of(key),
-                          {{"key", {static_cast<int64_t>(key.size())}, as_floats(key)},
-                           {"value", std::move(shape), tensor.data}});
+        std::vector<FloatTensor> tensors = {
+            as_tensor("key", full_key),
+            {"value", std::move(shape), tensor.data},
+            as_tensor("checksum", checksum(full_key, tensor, note))};
+        if (!note.empty()) {
+            tensors.push_back(as_tensor("note", note));
+        }
+        write_safetensors(file_of(full_key), tensors);
     } catch (const std::exception& error) {
         log(LogLevel::warning, concat("nothing is kept in the cache ", folder_.string(), ": ",
                                       error.what(), "; --no-cache does without it"));

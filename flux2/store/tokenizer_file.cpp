@@ -87,6 +87,16 @@ fs::path find_tokenizer_beside(const fs::path& checkpoint) {
     return beside.empty() ? find_tokenizer_file(folder / ".." / "tokenizer") : beside;
 }
 
+std::vector<fs::path> tokenizer_files(const fs::path& file) {
+    std::vector<fs::path> files = {file};
+    for (const char* name : {"merges.txt", "tokenizer_config.json", "added_tokens.json"}) {
+        if (fs::exists(file.parent_path() / name)) {
+            files.push_back(file.parent_path() / name);
+        }
+    }
+    return files;
+}
+
 json read_tokenizer_file(const fs::path& file) {
     json content = read_json(file);
     if (!is_vocabulary(content)) {
