@@ -17,11 +17,15 @@ SharedSink& shared() {
     return instance;
 }
 
+LogSink exchange_sink(LogSink sink) {
+    const std::lock_guard lock(shared().mutex);
+    return std::exchange(shared().sink, std::move(sink));
+}
+
 }  // namespace
 
-void set_log(LogSink new_sink) {
-    const std::lock_guard lock(shared().mutex);
-    shared().sink = std::move(new_sink);
+void set_log(LogSink sink) {
+    exchange_sink(std::move(sink));
 }
 
 void log(LogLevel level, const std::string& line) {
@@ -31,10 +35,10 @@ void log(LogLevel level, const std::string& line) {
     }
 }
 
-ScopedLog::ScopedLog(LogSink new_sink) : before_(std::exchange(sink(), std::move(new_sink))) {}
+ScopedLog::ScopedLog(LogSink sink) : before_(exchange_sink(std::move(sink))) {}
 
 ScopedLog::~ScopedLog() {
-    sink() = std::move(before_);
+    exchange_sink(std::move(before_));
 }
 
 }  // namespace flux2
