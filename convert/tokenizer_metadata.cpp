@@ -24,24 +24,23 @@ constexpr int32_t kUnused = 5;
 
 // What the tokenizers of FLUX.2's text encoders have of their own.
 struct Kind {
-    const char* pre;  // llama.cpp's name for how it splits text
-    std::string_view split;
+    const char* pre;         // llama.cpp's name for how it splits text
+    std::string_view split;  // the start of that pattern
     const char *bos, *eos, *pad;
     bool adds_bos;
 };
 constexpr Kind kQwen = {.pre = "qwen2",
-                        .split = kQwenSplit,
+                        .split = kQwenSplit.substr(0, kQwenSplit.find(R"(|\p{N})")),
                         .bos = "<|endoftext|>",
                         .eos = "<|im_end|>",
                         .pad = "<|endoftext|>",
                         .adds_bos = false};
-constexpr Kind kTekken = {
-    .pre = "tekken",
-    .split = kTekkenSplit,
-    .bos = "<s>",
-    .eos = "</s>",
-    .pad = "<pad>",
-    .adds_bos = true};
+constexpr Kind kTekken = {.pre = "tekken",
+                          .split = kTekkenSplit.substr(0, kTekkenSplit.find(R"(|[^\r\n)")),
+                          .bos = "<s>",
+                          .eos = "</s>",
+                          .pad = "<pad>",
+                          .adds_bos = true};
 
 bool splits_as(const Kind& kind, const nlohmann::json& json) {
     // The pattern as it stands in a JSON text, where every backslash is doubled.
