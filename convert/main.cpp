@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/guarded_main.hpp"
+#include "base/parse_number.hpp"
 #include "convert.hpp"
 #include "inputs.hpp"
 #include "progress.hpp"
@@ -17,7 +18,6 @@
 #include <chrono>
 #include <csignal>
 #include <iostream>
-#include <sstream>
 #include <thread>
 
 namespace flux2::convert {
@@ -35,6 +35,7 @@ cxxopts::Options describe_options() {
     cxxopts::Options options("flux2-convert",
                              "Converts FLUX.2 checkpoints (safetensors or GGUF) to GGUF.\n");
     options.positional_help("INPUT...").custom_help("-o OUT [options]");
+    // Numbers are read as texts: cxxopts would take the 4 of "4x", and name no option otherwise.
     options.add_options()  //
         ("inputs", "files or folders: transformer, text encoder, autoencoder, diffusers folder",
          cxxopts::value<std::vector<std::string>>())  //
@@ -49,24 +50,25 @@ cxxopts::Options describe_options() {
         ("target-size", "instead of --type: the least error in a file of at most this, such as 3G",
          cxxopts::value<std::string>())  //
         ("max-error", "instead of --type: the smallest types within this error, such as 0.05",
-         cxxopts::value<double>())  //
+         cxxopts::value<std::string>())  //
         ("variant", "klein, base, kv or dev, where the file does not tell",
-         cxxopts::value<std::string>())                                                          //
-        ("default-steps", "transformer: steps when the user names none", cxxopts::value<int>())  //
-        ("default-guidance", "transformer: likewise", cxxopts::value<float>())                   //
+         cxxopts::value<std::string>())  //
+        ("default-steps", "transformer: steps when the user names none",
+         cxxopts::value<std::string>())                                               //
+        ("default-guidance", "transformer: likewise", cxxopts::value<std::string>())  //
         ("default-size", "transformer: likewise, such as 1024x1024",
          cxxopts::value<std::string>())  //
         ("tokenizer", "tokenizer.json, or vocab.json, for a text encoder that has none beside it",
          cxxopts::value<std::string>())                                               //
         ("trim", "text encoder: leave out layers and head that FLUX.2 does not use")  //
         ("text-layers", "text encoder: layers whose output is used, such as 9,18,27",
-         cxxopts::value<std::string>())                                                      //
-        ("text-length", "text encoder: prompt length in tokens", cxxopts::value<int64_t>())  //
-        ("allow-requantize", "accept a source that is already quantised")                    //
-        ("dry-run", "print what would be written, and write nothing")                        //
-        ("verify", "read the result back and print its error against the source")            //
-        ("j,threads", "threads to use (default: all cores)", cxxopts::value<int>())          //
-        ("version", "print the version")                                                     //
+         cxxopts::value<std::string>())                                                          //
+        ("text-length", "text encoder: prompt length in tokens", cxxopts::value<std::string>())  //
+        ("allow-requantize", "accept a source that is already quantised")                        //
+        ("dry-run", "print what would be written, and write nothing")                            //
+        ("verify", "read the result back and print its error against the source")                //
+        ("j,threads", "threads to use (default: all cores)", cxxopts::value<std::string>())      //
+        ("version", "print the version")                                                         //
         ("h,help", "print this help");
     options.parse_positional({"inputs"});
     return options;
@@ -74,13 +76,15 @@ cxxopts::Options describe_options() {
 
 std::vector<int64_t> parse_layers(const std::string& text) {
     std::vector<int64_t> layers;
-    std::istringstream in(text);
-    for (std::string item; std::getline(in, item, ',');) {
+    for (size_t begin = 0; begin <= text.size();) {
+        const size_t end = std::min(text.find(',', begin), text.size());
+        const std::string item = text.substr(begin, end - begin);
         check(!item.empty() && item.size() < 6 &&
                   item.find_first_not_of("0123456789") == std::string::npos,
-              ErrorKind::bad_argument, "--text-layers ", text,
-              " is not a list of numbers such as 9,18,27");
+              ErrorKind::bad_argument, "--text-layers '", text,
+              "' is not a list of numbers such as 9,18,27");
         layers.push_back(std::stoll(item));
+        begin = end + 1;
     }
     return layers;
 }
@@ -100,15 +104,23 @@ DefaultOptions::Size parse_size(const std::string& text) {
     return {side(text.substr(0, x)), side(x == std::string::npos ? "" : text.substr(x + 1))};
 }
 
+int int_option(const cxxopts::ParseResult& args, const std::string& name) {
+    return parse_int("--" + name, args[name].as<std::string>());
+}
+
+float float_option(const cxxopts::ParseResult& args, const std::string& name) {
+    return parse_float("--" + name, args[name].as<std::string>());
+}
+
 DefaultOptions read_defaults(const cxxopts::ParseResult& args) {
     DefaultOptions defaults;
     if (args.count("default-steps") > 0) {
-        defaults.steps = args["default-steps"].as<int>();
+        defaults.steps = int_option(args, "default-steps");
         check(*defaults.steps >= 1 && *defaults.steps <= 1000, ErrorKind::bad_argument,
               "--default-steps ", *defaults.steps, " is out of range; use 1 to 1000");
     }
     if (args.count("default-guidance") > 0) {
-        defaults.guidance = args["default-guidance"].as<float>();
+        defaults.guidance = float_option(args, "default-guidance");
         check(*defaults.guidance >= 0 && *defaults.guidance <= 100, ErrorKind::bad_argument,
               "--default-guidance ", *defaults.guidance, " is out of range; use 0 to 100");
     }
@@ -130,13 +142,14 @@ TypeRequest read_types(const cxxopts::ParseResult& args) {
         }
     }
     if (args.count("target-size") > 0) {
-        types.target_bytes = parse_bytes(args["target-size"].as<std::string>(), "size of a file");
+        types.target_bytes =
+            parse_bytes("--target-size", args["target-size"].as<std::string>(), "size of a file");
     }
     if (args.count("max-error") > 0) {
-        types.max_error = args["max-error"].as<double>();
-        check(*types.max_error > 0 && *types.max_error <= 1, ErrorKind::bad_argument,
-              "--max-error ", *types.max_error,
+        const float limit = float_option(args, "max-error");
+        check(limit > 0 && limit <= 1, ErrorKind::bad_argument, "--max-error ", limit,
               " is out of range; use a share of the output above 0 and up to 1, such as 0.05");
+        types.max_error = static_cast<double>(limit);
     }
     return types;
 }
@@ -156,13 +169,13 @@ ConvertOptions read_options(const cxxopts::ParseResult& args) {
         options.text_encoder.layers = parse_layers(args["text-layers"].as<std::string>());
     }
     if (args.count("text-length") > 0) {
-        options.text_encoder.text_length = args["text-length"].as<int64_t>();
+        options.text_encoder.text_length = int_option(args, "text-length");
     }
     options.text_encoder.trim = args.count("trim") > 0;
     options.allow_requantize = args.count("allow-requantize") > 0;
     options.n_threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     if (args.count("threads") > 0) {
-        options.n_threads = args["threads"].as<int>();
+        options.n_threads = int_option(args, "threads");
         check(options.n_threads >= 1 && options.n_threads <= 1024, ErrorKind::bad_argument,
               "--threads ", options.n_threads, " is out of range; 1 to 1024 make sense");
     }

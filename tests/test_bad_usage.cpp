@@ -105,6 +105,9 @@ TEST_CASE("unknown words and options are refused") {
         {{"selftest", "--threads", "100000"}, 2, "--threads 100000 is out of range"},
         {{"selftest", "--type", "Q99"}, 2, "unknown type 'Q99'"},
         {{"selftest", "--golden", "/no/such"}, 3, "no such folder"},
+        {{"selftest", "--threads", "abc"}, 2, "--threads takes a whole number, not 'abc'"},
+        {{"bench", "--repeat", "3x"}, 2, "--repeat takes a whole number, not '3x'"},
+        {{"bench", "-W", "wide"}, 2, "--width takes a whole number, not 'wide'"},
         {{"bench"}, 2, "nothing to time"},
         {{"bench", "junk"}, 2, "bench takes no argument 'junk'"},
     });
@@ -134,7 +137,7 @@ TEST_CASE("values that are no numbers are refused with the option's name") {
         {drawing({"--sigmas", "1,0,"}), 2, "not ''"},
         {drawing({"--sigmas", "1,nan,0"}), 2, "not 'nan'"},
         {drawing({"--sigmas", ""}), 2, "an empty list of noise levels"},
-        {drawing({"--max-vram", "lots"}), 2, "'lots' is no amount of memory"},
+        {drawing({"--max-vram", "lots"}), 2, "--max-vram: 'lots' is no amount of memory"},
         {drawing({"--max-vram", "-4G"}), 2, "'-4G' is no amount of memory"},
         {drawing({"--max-vram", "0.5"}), 2, "'0.5' is no amount of memory"},
         {drawing({"--max-vram", "1e300G"}), 2, "is no amount of memory"},

@@ -24,7 +24,7 @@ ErrorKind kind_of(const std::function<void()>& function) {
 }
 
 TEST_CASE("numbers of bytes are read in powers of 1000") {
-    const auto bytes = [](const char* text) { return parse_bytes(text, "amount"); };
+    const auto bytes = [](const char* text) { return parse_bytes("--x", text, "amount"); };
     CHECK(bytes("4G") == 4'000'000'000);
     CHECK(bytes("4GB") == 4'000'000'000);
     CHECK(bytes("1.5g") == 1'500'000'000);

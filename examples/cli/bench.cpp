@@ -2,6 +2,7 @@
 
 #include <flux2/flux2.hpp>
 #include "base/check.hpp"
+#include "base/parse_number.hpp"
 #include "base/random.hpp"
 #include "bench_report.hpp"
 #include "flops.hpp"
@@ -184,17 +185,18 @@ cxxopts::Options known_options() {
         ("llm,text-encoder", "text encoder", cxxopts::value<std::string>())                     //
         ("vae", "autoencoder", cxxopts::value<std::string>())                                   //
         ("taesd", "tiny autoencoder", cxxopts::value<std::string>())                            //
-        ("W,width", "pixels", cxxopts::value<int64_t>()->default_value("1024"))                 //
-        ("H,height", "pixels", cxxopts::value<int64_t>()->default_value("1024"))                //
+        ("W,width", "pixels", cxxopts::value<std::string>()->default_value("1024"))             //
+        ("H,height", "pixels", cxxopts::value<std::string>()->default_value("1024"))            //
         ("references", "reference pictures of the same size",
-         cxxopts::value<int64_t>()->default_value("0"))                      //
+         cxxopts::value<std::string>()->default_value("0"))                  //
         ("kv", "as KV models do it: references are computed once and kept")  //
         ("type", "type of the matrices in memory (default: as in the file)",
          cxxopts::value<std::string>())  //
         ("device", "CPU, CUDA0, ... or auto",
-         cxxopts::value<std::string>()->default_value("auto"))                                 //
-        ("t,threads", "CPU threads, 0 for all", cxxopts::value<int>()->default_value("0"))     //
-        ("repeat", "runs of each stage", cxxopts::value<int>()->default_value("3"))            //
+         cxxopts::value<std::string>()->default_value("auto"))  //
+        ("t,threads", "CPU threads, 0 for all",
+         cxxopts::value<std::string>()->default_value("0"))                                    //
+        ("repeat", "runs of each stage", cxxopts::value<std::string>()->default_value("3"))    //
         ("no-repack", "CPU: leave matrices in the mapped file")                                //
         ("no-unpack", "NVIDIA: keep quantised matrices as they are")                           //
         ("profile", "one more run of each stage, timed operation by operation")                //
@@ -232,25 +234,28 @@ BenchOptions read_options(const cxxopts::ParseResult& args) {
     const auto text = [&](const char* option) {
         return args.count(option) > 0 ? args[option].as<std::string>() : std::string();
     };
+    const auto number = [&](const std::string& option) {
+        return parse_int("--" + option, args[option].as<std::string>());
+    };
     BenchOptions o;
     o.files = {text("diffusion-model"), text("llm"), text("vae"), text("taesd")};
     if (args.count("model") > 0) {
         o.files = find_model(text("model"), "", o.files).files;
     }
-    o.width = args["width"].as<int64_t>();
-    o.height = args["height"].as<int64_t>();
-    o.n_references = args["references"].as<int64_t>();
+    o.width = number("width");
+    o.height = number("height");
+    o.n_references = number("references");
     o.kv = args.count("kv") > 0;
     check(!o.kv || o.n_references > 0, ErrorKind::bad_argument,
           "--kv keeps what is known of references; give their number by --references");
-    o.n_repeats = args["repeat"].as<int>();
+    o.n_repeats = number("repeat");
     o.json = args.count("json") > 0;
     o.profile = args.count("profile") > 0;
     o.types = args.count("types") > 0;
     check(!o.json || !(o.profile || o.types), ErrorKind::bad_argument,
           "--profile and --types print tables for people; leave out --json");
     o.device = args["device"].as<std::string>();
-    o.n_threads = args["threads"].as<int>();
+    o.n_threads = number("threads");
     o.weights.repack = args.count("no-repack") == 0;
     o.weights.unpack = args.count("no-unpack") == 0 && args.count("type") == 0;
     if (args.count("type") > 0) {

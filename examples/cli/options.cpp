@@ -4,8 +4,6 @@
 #include "base/check.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -143,7 +141,8 @@ void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model) {
     check(model.load.threads >= 0 && model.load.threads <= 512, ErrorKind::bad_argument,
           "--threads ", model.load.threads, " is out of range; 1 to 512 make sense");
     if (args.count("max-vram") > 0) {
-        model.load.max_device_bytes = parse_bytes(given(args, "max-vram"), "amount of memory");
+        model.load.max_device_bytes =
+            parse_bytes("--max-vram", given(args, "max-vram"), "amount of memory");
     }
     model.load.repack = model.load.repack && args.count("no-repack") == 0;
     model.load.unpack = model.load.unpack && args.count("no-unpack") == 0;
@@ -256,28 +255,6 @@ std::vector<float> parse_floats(const std::string& text) {
         begin = end + 1;
     }
     return values;
-}
-
-int parse_int(const std::string& name, const std::string& text) {
-    int value = 0;
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, value);
-    check(error == std::errc() && rest == end, ErrorKind::bad_argument, name,
-          " takes a whole number, not '", text, "'");
-    return value;
-}
-
-float parse_float(const std::string& name, const std::string& text) {
-    size_t used = 0;
-    float value = 0;
-    try {
-        value = std::stof(text, &used);
-    } catch (const std::exception&) {
-        used = 0;
-    }
-    check(used > 0 && used == text.size() && std::isfinite(value), ErrorKind::bad_argument, name,
-          " takes a number, not '", text, "'");
-    return value;
 }
 
 uint64_t parse_seed(const std::string& text) {

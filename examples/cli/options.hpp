@@ -2,6 +2,7 @@
 #pragma once
 
 #include <flux2/flux2.hpp>
+#include "base/parse_number.hpp"
 
 #include <cxxopts.hpp>
 
@@ -56,9 +57,7 @@ void check_no_leftovers(const cxxopts::ParseResult& args);
 
 // "1,0.9,0.7,0"
 std::vector<float> parse_floats(const std::string& text);
-// The whole text as a value of what `name` names. Throw bad_argument.
-int parse_int(const std::string& name, const std::string& text);
-float parse_float(const std::string& name, const std::string& text);
+// Throws bad_argument.
 uint64_t parse_seed(const std::string& text);
 
 // Where programs keep what they can make again; empty when the system names no such place.

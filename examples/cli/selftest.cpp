@@ -3,6 +3,7 @@
 #include <flux2/image.hpp>
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/parse_number.hpp"
 #include "base/system.hpp"
 #include "cancel.hpp"
 #include "image/image.hpp"

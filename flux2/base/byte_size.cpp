@@ -9,7 +9,7 @@
 
 namespace flux2 {
 
-uint64_t parse_bytes(const std::string& text, const char* what) {
+uint64_t parse_bytes(const std::string& name, const std::string& text, const char* what) {
     const size_t n_digits = std::min(text.find_first_not_of("0123456789."), text.size());
     std::string_view unit = std::string_view(text).substr(n_digits);
     if (unit.ends_with('B') || unit.ends_with('b')) {
@@ -25,7 +25,7 @@ uint64_t parse_bytes(const std::string& text, const char* what) {
     const double bytes = std::strtod(text.c_str(), &end) * factor;
     constexpr double kMost = 1e15;
     check(end == text.c_str() + n_digits && bytes >= 1 && bytes <= kMost, ErrorKind::bad_argument,
-          "'", text, "' is no ", what, "; use a number and a unit, such as 4G or 3500M");
+          name, ": '", text, "' is no ", what, "; use a number and a unit, such as 4G or 3500M");
     return static_cast<uint64_t>(bytes);
 }
 
