@@ -1,6 +1,7 @@
 #include "inputs.hpp"
 
 #include "base/check.hpp"
+#include "base/file.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +13,7 @@ namespace fs = std::filesystem;
 namespace {
 
 bool is_diffusers_folder(const fs::path& path) {
-    return fs::exists(path / "model_index.json");
+    return file_exists(path / "model_index.json");
 }
 
 const char* output_name(Component component) {
@@ -73,7 +74,7 @@ std::vector<Checkpoint> open_inputs(const std::vector<fs::path>& inputs) {
             continue;
         }
         for (const std::string_view part : kParts) {
-            check(fs::is_directory(input / part), ErrorKind::bad_file, input.string(),
+            check(is_folder(input / part), ErrorKind::bad_file, input.string(),
                   ": is a diffusers folder without ", part, "/; download the rest of it");
             checkpoints.push_back(Checkpoint::open(input / part));
         }
@@ -87,13 +88,13 @@ std::vector<fs::path> name_outputs(const std::vector<fs::path>& inputs,
     const bool single = checkpoints.size() == 1 && !is_diffusers_folder(inputs.front());
     std::vector<fs::path> outputs;
     if (single) {
-        check(!fs::is_directory(output), ErrorKind::bad_argument, output.string(),
+        check(!is_folder(output), ErrorKind::bad_argument, output.string(),
               " is a folder; give the name of the file to write, such as ",
               (output / output_name(checkpoints.front().component())).string());
         outputs.push_back(output);
     } else {
-        check(!fs::exists(output) || fs::is_directory(output), ErrorKind::bad_argument,
-              output.string(), " is a file; several parts need a folder to go to");
+        check(!file_exists(output) || is_folder(output), ErrorKind::bad_argument, output.string(),
+              " is a file; several parts need a folder to go to");
         for (const Checkpoint& checkpoint : checkpoints) {
             outputs.push_back(output / output_name(checkpoint.component()));
         }

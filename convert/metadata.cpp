@@ -2,6 +2,7 @@
 
 #include <flux2/version.hpp>
 #include "base/check.hpp"
+#include "base/file.hpp"
 #include "store/model_config.hpp"
 #include "store/text_config.hpp"
 #include "store/tokenizer_file.hpp"
@@ -53,7 +54,7 @@ fs::path find_tokenizer(const Checkpoint& checkpoint, const fs::path& option) {
     if (option.empty()) {
         return find_tokenizer_beside(checkpoint.source().path());
     }
-    if (!fs::is_directory(option)) {
+    if (!is_folder(option)) {
         return option;
     }
     const fs::path found = find_tokenizer_file(option);

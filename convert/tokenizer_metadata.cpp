@@ -135,7 +135,8 @@ std::optional<std::string> read_chat_template(const nlohmann::json& tokenizer_co
         return found->get<std::string>();
     }
     const fs::path file = folder / "chat_template.jinja";
-    return fs::exists(file) ? std::optional(read_text_file(file, kMaxTemplateBytes)) : std::nullopt;
+    return file_exists(file) ? std::optional(read_text_file(file, kMaxTemplateBytes))
+                             : std::nullopt;
 }
 
 void set_id(Metadata& metadata, const char* key, std::optional<int64_t> id) {

@@ -27,6 +27,45 @@ TEST_CASE("a mapped file shows the bytes of the file") {
     CHECK(file.path() == folder / "data");
 }
 
+TEST_CASE("what exists is told, and what cannot be told is an error with the system's reason") {
+    const TemporaryFolder folder;
+    write_file(folder / "file", "x");
+    CHECK(file_exists(folder / "file"));
+    CHECK(file_exists(folder.path()));
+    CHECK(is_folder(folder.path()));
+    CHECK_FALSE(is_folder(folder / "file"));
+    for (const fs::path& absent :
+         {folder / "none", folder / "file" / "below", folder / std::string(300, 'a'),
+          folder / std::string(5000, 'a') / "b", fs::path()}) {
+        CHECK_FALSE(file_exists(absent));
+        CHECK_FALSE(is_folder(absent));
+    }
+#ifndef _WIN32
+    fs::create_symlink(folder / "loop", folder / "loop");
+    const auto error = error_of([&] { file_exists(folder / "loop"); });
+    CHECK(error.kind == ErrorKind::bad_file);
+    CHECK(error.mentions("loop: cannot be looked at: "));
+#endif
+}
+
+TEST_CASE("folders are made with those above them, but not over a file") {
+    const TemporaryFolder folder;
+    make_folders(folder / "a" / "b");
+    CHECK(is_folder(folder / "a" / "b"));
+    CHECK_NOTHROW(make_folders(folder / "a" / "b"));
+    write_file(folder / "file", "x");
+    const auto error = error_of([&] { make_folders(folder / "file" / "below"); });
+    CHECK(error.kind == ErrorKind::bad_file);
+    CHECK(error.mentions("the folder cannot be made: "));
+}
+
+TEST_CASE("a full path has neither dots nor the current folder left to guess") {
+    CHECK(full_path("x") == fs::current_path() / "x");
+    CHECK(full_path("a/../x") == fs::current_path() / "x");
+    const TemporaryFolder folder;
+    CHECK(full_path(folder / "." / "x") == folder / "x");
+}
+
 TEST_CASE("the bytes of a mapped file stay where they are when it moves") {
     const TemporaryFolder folder;
     write_file(folder / "a", "first");

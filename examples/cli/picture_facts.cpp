@@ -1,6 +1,7 @@
 #include "picture_facts.hpp"
 
 #include "base/check.hpp"
+#include "base/file.hpp"
 #include "store/json_file.hpp"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ constexpr size_t kShortHash = 10;  // as other programs show it
 constexpr std::array kParts = {"transformer", "text_encoder", "vae", "taesd"};
 
 std::string full_name(const fs::path& path) {
-    return path.empty() ? "" : fs::absolute(path).lexically_normal().string();
+    return path.empty() ? "" : full_path(path).string();
 }
 
 json file_facts(const fs::path& path, ModelHashes& hashes) {

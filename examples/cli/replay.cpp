@@ -2,6 +2,7 @@
 
 #include <flux2/image.hpp>
 #include "base/check.hpp"
+#include "base/file.hpp"
 #include "image/image.hpp"
 #include "model_choice.hpp"
 #include "pipeline/denoise.hpp"
@@ -203,7 +204,7 @@ std::optional<HostTensor> recorded_picture(const Recording& recording) {
         return recording.get("image");
     }
     const fs::path png = fs::path(recording.file()).replace_extension(".png");
-    if (fs::exists(png)) {
+    if (file_exists(png)) {
         return to_unit_range(to_planes(load_image(png)));
     }
     return std::nullopt;

@@ -38,7 +38,7 @@ struct Session {
     Limits limits;
     Report& report;
 
-    bool has(const std::string& file) const { return fs::exists(folder / file); }
+    bool has(const std::string& file) const { return file_exists(folder / file); }
     Checkpoint open(const std::string& file) const { return Checkpoint::open(folder / file); }
 };
 
@@ -243,7 +243,7 @@ void run_golden(const cxxopts::ParseResult& args, Report& report) {
     const TensorType type = parse_matrix_type(args["type"].as<std::string>());
     const fs::path folder = args.count("golden") > 0 ? fs::path(args["golden"].as<std::string>())
                                                      : bundled_recordings();
-    check(fs::is_directory(folder), ErrorKind::bad_file, folder.string(),
+    check(is_folder(folder), ErrorKind::bad_file, folder.string(),
           ": no such folder; give one with recordings by --golden");
     Backend backend(args["device"].as<std::string>(), threads_of(args));
     const Limits limits = limits_for(backend, type);

@@ -29,6 +29,17 @@ namespace flux2 {
 namespace fs = std::filesystem;
 namespace {
 
+// Follows links; not_found for names that nothing can have.
+fs::file_status status_of(const fs::path& path) {
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (status.type() == fs::file_type::not_found || error == std::errc::filename_too_long) {
+        return fs::file_status(fs::file_type::not_found);
+    }
+    check(!error, ErrorKind::bad_file, path.string(), ": cannot be looked at: ", error.message());
+    return status;
+}
+
 void check_is_file(const fs::path& path) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
@@ -403,6 +414,27 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
     return *this;
 }
 
+bool file_exists(const fs::path& path) {
+    return fs::exists(status_of(path));
+}
+
+bool is_folder(const fs::path& path) {
+    return fs::is_directory(status_of(path));
+}
+
+void make_folders(const fs::path& folder) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    check(!error, ErrorKind::bad_file, folder.string(),
+          ": the folder cannot be made: ", error.message());
+}
+
+fs::path full_path(const fs::path& path) {
+    std::error_code error;
+    const fs::path full = fs::absolute(path, error);
+    return (error ? path : full).lexically_normal();
+}
+
 std::string read_text_file(const fs::path& path, size_t max_bytes) {
     check_is_file(path);
     std::error_code error;
@@ -427,11 +459,9 @@ void AtomicFile::extend_to(uint64_t size) {
 
 void make_folders_for(const fs::path& file) {
     const fs::path folder = behind_links(file).parent_path();
-    std::error_code error;
-    if (!folder.empty() && !fs::is_directory(folder, error)) {
-        fs::create_directories(folder, error);
-        check(!error, ErrorKind::bad_file, folder.string(),
-              ": the folder cannot be made: ", error.message());
+    std::error_code ignored;
+    if (!folder.empty() && !fs::is_directory(folder, ignored)) {
+        make_folders(folder);
     }
 }
 

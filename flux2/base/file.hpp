@@ -80,6 +80,17 @@ void make_folders_for(const std::filesystem::path& file);
 // Tries whether a file can be written, once make_folders_for was called; leaves no trace. Throws as
 // AtomicFile.
 void check_writable(const std::filesystem::path& file);
+// Whether there is a file or folder of this name, and whether it is a folder. Nothing has a name
+// that is too long. Throw bad_file, with the system's reason, when it cannot be told.
+bool file_exists(const std::filesystem::path& path);
+bool is_folder(const std::filesystem::path& path);
+
+// Makes the folder and those above it that are missing. Throws bad_file, with the system's reason.
+void make_folders(const std::filesystem::path& folder);
+
+// The path from the root on, without "." and "..". One that is relative stays so when the current
+// folder is gone.
+std::filesystem::path full_path(const std::filesystem::path& path);
 
 // The text of a small file. Throws bad_file when it is missing or larger than max_bytes.
 std::string read_text_file(const std::filesystem::path& path, size_t max_bytes);

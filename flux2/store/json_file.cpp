@@ -34,7 +34,7 @@ nlohmann::json read_json(const std::filesystem::path& path) {
 }
 
 std::optional<nlohmann::json> read_json_if_present(const std::filesystem::path& path) {
-    if (!std::filesystem::exists(path)) {
+    if (!file_exists(path)) {
         return std::nullopt;
     }
     return read_json(path);

@@ -16,7 +16,7 @@ nlohmann::json parse_json(const std::string& text);
 // Throws bad_file when the file is missing or no valid JSON object.
 nlohmann::json read_json(const std::filesystem::path& path);
 
-// Nothing when the file does not exist.
+// Nothing when the file does not exist. Throws as read_json otherwise.
 std::optional<nlohmann::json> read_json_if_present(const std::filesystem::path& path);
 
 // The value of a key, or nothing when it is absent or null. Throws bad_file, naming file and key,

@@ -1,6 +1,7 @@
 #include "store/model_config.hpp"
 
 #include "base/check.hpp"
+#include "base/file.hpp"
 #include "store/json_file.hpp"
 
 #include <filesystem>
@@ -11,7 +12,7 @@ namespace fs = std::filesystem;
 
 nlohmann::json read_model_config(const TensorSource& source) {
     const fs::path& path = source.path();
-    const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
+    const fs::path folder = is_folder(path) ? path : path.parent_path();
     for (const fs::path& file :
          {folder / (path.stem().string() + ".config.json"), folder / "config.json"}) {
         if (const auto json = read_json_if_present(file)) {

@@ -49,12 +49,6 @@ std::string file_name(const fs::path& path) {
     return path.filename().string();
 }
 
-// A path too long for the system does not exist either.
-bool is_there(const fs::path& path) {
-    std::error_code ignored;
-    return fs::exists(path, ignored);
-}
-
 }  // namespace
 
 std::vector<fs::path> checkpoints_in(const fs::path& folder) {
@@ -70,7 +64,7 @@ std::vector<fs::path> checkpoints_in(const fs::path& folder) {
         if (const auto shard = parse_shard_name(name)) {
             // The index stands for all its shards, else the first one does, there or not.
             const fs::path index = folder / (shard->stem + std::string(kIndexSuffix));
-            found.insert(is_there(index) ? index : folder / shard->file_name(1));
+            found.insert(file_exists(index) ? index : folder / shard->file_name(1));
         } else if (name.ends_with(kIndexSuffix) || name.ends_with(".safetensors") ||
                    name.ends_with(".gguf")) {
             found.insert(entry->path());
@@ -114,7 +108,7 @@ TensorSource TensorSource::open_index(const fs::path& index) {
     }
     for (const std::string& shard : shards) {
         const fs::path path = index.parent_path() / shard;
-        check(is_there(path), ErrorKind::bad_file, index.string(), " names the shard ", shard,
+        check(file_exists(path), ErrorKind::bad_file, index.string(), " names the shard ", shard,
               ", which is missing; download it into the same folder");
         TensorDirectory directory = source.map_file(path);
         for (TensorInfo& tensor : directory.tensors) {
@@ -139,7 +133,7 @@ TensorSource TensorSource::open_shards(const fs::path& shard) {
     TensorSource source(shard, FileFormat::safetensors);
     for (int i = 1; i <= name.n_shards; ++i) {
         const fs::path path = shard.parent_path() / name.file_name(i);
-        check(is_there(path), ErrorKind::bad_file, path.string(), ": missing shard ", i, " of ",
+        check(file_exists(path), ErrorKind::bad_file, path.string(), ": missing shard ", i, " of ",
               name.n_shards, "; download it into the same folder");
         TensorDirectory directory = source.map_file(path);
         std::move(directory.tensors.begin(), directory.tensors.end(),
@@ -186,9 +180,8 @@ std::string identity(const TensorSource& source) {
     std::string text;
     for (const MappedFile& file : source.files()) {
         std::error_code ignored;
-        text +=
-            concat(fs::absolute(file.path()).lexically_normal().string(), " ", file.bytes().size(),
-                   " ", fs::last_write_time(file.path(), ignored).time_since_epoch().count(), "\n");
+        text += concat(full_path(file.path()).string(), " ", file.bytes().size(), " ",
+                       fs::last_write_time(file.path(), ignored).time_since_epoch().count(), "\n");
     }
     return text;
 }

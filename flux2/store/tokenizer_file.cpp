@@ -74,15 +74,15 @@ json read_added_tokens(const fs::path& folder) {
 }  // namespace
 
 fs::path find_tokenizer_file(const fs::path& folder) {
-    if (fs::exists(folder / "tokenizer.json")) {
+    if (file_exists(folder / "tokenizer.json")) {
         return folder / "tokenizer.json";
     }
-    const bool pair = fs::exists(folder / "vocab.json") && fs::exists(folder / "merges.txt");
+    const bool pair = file_exists(folder / "vocab.json") && file_exists(folder / "merges.txt");
     return pair ? folder / "vocab.json" : fs::path();
 }
 
 fs::path find_tokenizer_beside(const fs::path& checkpoint) {
-    const fs::path folder = fs::is_directory(checkpoint) ? checkpoint : checkpoint.parent_path();
+    const fs::path folder = is_folder(checkpoint) ? checkpoint : checkpoint.parent_path();
     const fs::path beside = find_tokenizer_file(folder);
     return beside.empty() ? find_tokenizer_file(folder / ".." / "tokenizer") : beside;
 }

@@ -1,6 +1,7 @@
 #include "store/variant.hpp"
 
 #include "base/check.hpp"
+#include "base/file.hpp"
 #include "store/json_file.hpp"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ std::optional<Variant> find_variant(const std::string& name) {
 
 // The model_index.json of the diffusers folder the file lies in, directly or one level down.
 std::optional<VariantChoice> from_model_index(const fs::path& path) {
-    const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
+    const fs::path folder = is_folder(path) ? path : path.parent_path();
     for (const fs::path& file : {folder / "model_index.json", folder / ".." / "model_index.json"}) {
         const auto json = read_json_if_present(file);
         if (!json) {
@@ -50,7 +51,7 @@ std::optional<VariantChoice> from_model_index(const fs::path& path) {
 }
 
 std::optional<VariantChoice> from_names(const fs::path& path) {
-    const fs::path absolute = fs::absolute(path).lexically_normal();
+    const fs::path absolute = full_path(path);
     const std::array<std::pair<std::string, const char*>, 2> names = {
         std::pair{absolute.filename().string(), "file"},
         std::pair{absolute.parent_path().filename().string(), "folder"}};
