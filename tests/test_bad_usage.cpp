@@ -310,6 +310,30 @@ Arguments parts(const fs::path& transformer, const fs::path& vae) {
             "64"};
 }
 
+// A fixture file without one of its tensors.
+void write_without(const fs::path& path, const char* part, const std::string& tensor_name) {
+    auto tensors = test::tensors_of(fixture(part));
+    REQUIRE(std::erase_if(tensors, [&](const auto& t) { return t.name == tensor_name; }) == 1);
+    test::write_file(path, test::safetensors_of(tensors));
+}
+
+TEST_CASE("no tensor of a transformer or a text encoder may be missing") {
+    const test::TemporaryFolder folder;
+    const fs::path flux2 = fixture("klein/flux2.safetensors");
+    const fs::path vae = fixture("klein/vae.safetensors");
+    for (const auto& tensor : test::tensors_of(flux2)) {
+        write_without(folder / "flux2.safetensors", "klein/flux2.safetensors", tensor.name);
+        check_bad({parts(folder / "flux2.safetensors", vae), 3, tensor.name});
+    }
+    fs::copy_file(fixture("klein/text_encoder.config.json"), folder / "text.config.json");
+    for (const char* name : {"q_proj.weight", "q_norm.weight", "k_norm.weight", "v_proj.weight"}) {
+        const std::string last = std::string("model.layers.35.self_attn.") + name;
+        write_without(folder / "text.safetensors", "klein/text_encoder.safetensors", last);
+        check_bad({joined(parts(flux2, vae), {"--llm", text_of(folder / "text.safetensors")}), 3,
+                   std::string("tensor blk.35.attn_") + name[0]});
+    }
+}
+
 TEST_CASE("model files that are missing, broken or of another kind are refused") {
     const test::TemporaryFolder folder;
     const fs::path flux2 = fixture("klein/flux2.safetensors");

@@ -35,6 +35,22 @@ TEST_CASE("one input gives one file and one line") {
     CHECK(folder.names() == std::vector<std::string>{"x.gguf"});
 }
 
+TEST_CASE("no tensor of a transformer may be missing") {
+    const test::TemporaryFolder folder;
+    const std::vector<test::TestTensor> whole = test::tensors_of(klein("flux2"));
+    for (const test::TestTensor& missing : whole) {
+        CAPTURE(missing.name);
+        std::vector<test::TestTensor> tensors = whole;
+        std::erase_if(tensors, [&](const auto& tensor) { return tensor.name == missing.name; });
+        test::write_file(folder / "in.safetensors", test::safetensors_of(tensors));
+        const auto result =
+            convert((folder / "in.safetensors").string() + " -o " + (folder / "out.gguf").string());
+        CHECK(result.exit_code == 3);
+        CHECK(result.err.find(missing.name) != std::string::npos);
+        CHECK(folder.names() == std::vector<std::string>{"in.safetensors"});
+    }
+}
+
 TEST_CASE("several inputs go to a folder under fixed names") {
     const test::TemporaryFolder folder;
     const auto result = convert(klein("vae") + " " + klein("text_encoder") + " " + klein("flux2") +

@@ -183,8 +183,7 @@ void Checkpoint::collect_tensors(const RecognisedPart& recognised) {
         index_.emplace(name, tensors_.size());
         tensors_.push_back(assemble(name, parts_of[name], schemes));
     }
-    const bool mistral =
-        component_ == Component::text_encoder && find("blk.0.attn_q_norm.weight") == nullptr;
+    const bool mistral = component_ == Component::text_encoder && !normalises_queries();
     if (mistral && naming_ == Naming::hugging_face) {
         interleave_queries_and_keys();
     }
@@ -208,9 +207,11 @@ void Checkpoint::interleave_queries_and_keys() {
 ModelTensor Checkpoint::assemble(const std::string& name, const Parts& parts,
                                  const WeightSchemes& schemes) {
     ModelTensor model_tensor{.name = name, .shape = {}, .pieces = {}};
-    for (const TensorInfo* tensor : parts.tensors) {
-        check(tensor != nullptr, ErrorKind::bad_file, file(), ": ", name, " comes in ",
-              parts.tensors.size(), " parts, but one is missing");
+    for (size_t i = 0; i < parts.tensors.size(); ++i) {
+        const TensorInfo* tensor = parts.tensors[i];
+        check(tensor != nullptr, ErrorKind::bad_file, file(), ": tensor ", name, " comes in ",
+              parts.tensors.size(), " parts, and part ", i + 1,
+              " is missing; the file is incomplete or of another model");
         const ScaledMatrix* scaled = nullptr;
         if (auto found = schemes.find(*tensor)) {
             scaled = scaled_.emplace_back(std::move(found)).get();
@@ -256,6 +257,11 @@ int64_t Checkpoint::n_parameters() const {
         n += tensor.shape.elements();
     }
     return n;
+}
+
+bool Checkpoint::normalises_queries() const {
+    return find("blk.0.attn_q_norm.weight") != nullptr ||
+           find("blk.0.attn_k_norm.weight") != nullptr;
 }
 
 }  // namespace flux2

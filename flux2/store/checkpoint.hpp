@@ -68,6 +68,8 @@ class Checkpoint {
     // Throws bad_file naming the tensor when it is missing.
     const ModelTensor& get(std::string_view name) const;
     int64_t n_parameters() const;
+    // Of a text encoder: Qwen3 normalises queries and keys, Mistral does not.
+    bool normalises_queries() const;
 
   private:
     struct Parts;

@@ -1,22 +1,57 @@
 #include "store/inventory.hpp"
 
 #include "base/check.hpp"
+#include "store/json_file.hpp"
 #include "store/model_config.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <system_error>
 #include <unordered_set>
 
 namespace flux2 {
 namespace {
 
-// The number of blocks, counted from 0 on, whose mark is present.
-int64_t count_blocks(const Checkpoint& checkpoint, const std::string& before,
-                     const std::string& after) {
-    int64_t n = 0;
-    while (checkpoint.find(before + std::to_string(n) + after) != nullptr) {
-        ++n;
+// The number in "blk.12.attn_q.weight" behind "blk."; nothing for names of another form.
+std::optional<int64_t> block_number(std::string_view name, std::string_view prefix) {
+    if (!name.starts_with(prefix)) {
+        return std::nullopt;
     }
-    return n;
+    const char* const end = name.data() + name.size();
+    int64_t number = 0;
+    const auto [rest, error] = std::from_chars(name.data() + prefix.size(), end, number);
+    const bool whole = error == std::errc() && number >= 0 && rest != end && *rest == '.';
+    return whole ? std::optional(number) : std::nullopt;
+}
+
+// How many blocks the file should have: up to the last of which any tensor is there, and as many as
+// its configuration says, so that the inventory misses whatever is not there. Never more than there
+// are tensors: of so many blocks one is missing anyway.
+int64_t count_blocks(const Checkpoint& checkpoint, std::string_view prefix,
+                     std::optional<int64_t> configured) {
+    int64_t n = std::max<int64_t>(1, configured.value_or(1));
+    const auto n_tensors = static_cast<int64_t>(checkpoint.tensors().size());
+    for (const ModelTensor& tensor : checkpoint.tensors()) {
+        const int64_t number = block_number(tensor.name, prefix).value_or(0);
+        n = std::max(n, std::min(number, n_tensors) + 1);
+    }
+    return std::min(n, n_tensors);
+}
+
+// config.json of a diffusers folder, which is known by the name of the weights in it; beside other
+// files it may be that of another part.
+nlohmann::json transformer_config(const Checkpoint& checkpoint) {
+    const std::string name = checkpoint.source().path().filename().string();
+    return name.starts_with("diffusion_pytorch_model") ? read_model_config(checkpoint.source())
+                                                       : nlohmann::json::object();
+}
+
+bool has_tensor_under(const Checkpoint& checkpoint, std::string_view prefix) {
+    const std::vector<ModelTensor>& tensors = checkpoint.tensors();
+    return std::any_of(tensors.begin(), tensors.end(),
+                       [&](const ModelTensor& tensor) { return tensor.name.starts_with(prefix); });
 }
 
 int64_t positive(const Checkpoint& checkpoint, std::string_view tensor, int64_t size) {
@@ -157,9 +192,14 @@ TransformerSizes read_transformer_sizes(const Checkpoint& checkpoint) {
     sizes.text_width = width(checkpoint, "txt_in.weight");
     sizes.head_dim = width(checkpoint, "double_blocks.0.img_attn.norm.query_norm.scale");
     sizes.mlp = width(checkpoint, "double_blocks.0.img_mlp.2.weight");
-    sizes.n_double = count_blocks(checkpoint, "double_blocks.", ".img_attn.qkv.weight");
-    sizes.n_single = count_blocks(checkpoint, "single_blocks.", ".linear1.weight");
-    sizes.guidance = checkpoint.find("guidance_in.in_layer.weight") != nullptr;
+    const nlohmann::json config = transformer_config(checkpoint);
+    const std::filesystem::path where = checkpoint.file() + " (its configuration)";
+    sizes.n_double =
+        count_blocks(checkpoint, "double_blocks.", get_json<int64_t>(config, "num_layers", where));
+    sizes.n_single = count_blocks(checkpoint, "single_blocks.",
+                                  get_json<int64_t>(config, "num_single_layers", where));
+    sizes.guidance = checkpoint.find("guidance_in.in_layer.weight") != nullptr ||
+                     checkpoint.find("guidance_in.out_layer.weight") != nullptr;
     check(sizes.hidden % sizes.head_dim == 0, ErrorKind::bad_file, checkpoint.file(),
           ": hidden size ", sizes.hidden, " is no multiple of the head size ", sizes.head_dim,
           "; the file is broken");
@@ -167,8 +207,7 @@ TransformerSizes read_transformer_sizes(const Checkpoint& checkpoint) {
 }
 
 TextFamily text_family(const Checkpoint& text_encoder) {
-    return text_encoder.find("blk.0.attn_q_norm.weight") != nullptr ? TextFamily::qwen3
-                                                                    : TextFamily::mistral;
+    return text_encoder.normalises_queries() ? TextFamily::qwen3 : TextFamily::mistral;
 }
 
 TextEncoderSizes read_text_encoder_sizes(const Checkpoint& checkpoint) {
@@ -189,13 +228,15 @@ TextEncoderSizes read_text_encoder_sizes(const Checkpoint& checkpoint) {
               sizes.n_head_kv > 0 && sizes.n_head % sizes.n_head_kv == 0,
           ErrorKind::bad_file, checkpoint.file(), ": ", q, " query and ", k,
           " key channels do not divide into heads of ", sizes.head_dim, "; the file is broken");
-    sizes.n_layers = count_blocks(checkpoint, "blk.", ".attn_q.weight");
+    // Not num_hidden_layers of config.json: it stays as it was beside weights that were trimmed.
+    const Metadata& keys = checkpoint.source().metadata();
+    sizes.n_layers = count_blocks(
+        checkpoint, "blk.", keys.get_int(architecture_of(checkpoint.source()) + ".block_count"));
     return sizes;
 }
 
 VaeSizes read_vae_sizes(const Checkpoint& checkpoint) {
-    check(checkpoint.find("encoder.conv_in.weight") != nullptr, ErrorKind::bad_file,
-          checkpoint.file(),
+    check(has_tensor_under(checkpoint, "encoder."), ErrorKind::bad_file, checkpoint.file(),
           ": is a decoder without its encoder (no encoder.conv_in.weight); use the whole "
           "autoencoder, ae.safetensors or full_encoder_small_decoder.safetensors");
     VaeSizes sizes;
@@ -216,10 +257,7 @@ TinyAutoencoderSizes read_tiny_autoencoder_sizes(const Checkpoint& checkpoint) {
     sizes.latent_channels = positive(checkpoint, "decoder.1.weight", conv_in.ne[2]);
     sizes.width = positive(checkpoint, "decoder.1.weight", conv_in.ne[3]);
     sizes.pool_width = width(checkpoint, "decoder.3.pool.1.weight");
-    const std::vector<ModelTensor>& tensors = checkpoint.tensors();
-    sizes.has_encoder = std::any_of(tensors.begin(), tensors.end(), [](const ModelTensor& tensor) {
-        return tensor.name.starts_with("encoder.");
-    });
+    sizes.has_encoder = has_tensor_under(checkpoint, "encoder.");
     return sizes;
 }
 

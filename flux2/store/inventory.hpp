@@ -52,10 +52,11 @@ struct TinyAutoencoderSizes {
     bool has_encoder = false;  // files with the decoder alone are common
 };
 
-// Qwen3 normalises queries and keys, Mistral does not.
 TextFamily text_family(const Checkpoint& text_encoder);
 
 // Each throws bad_file, naming the tensor, when one is missing or has a shape that makes no sense.
+// Blocks are counted up to the last that has any tensor, or further when the file's keys or, in a
+// diffusers folder, its configuration say so.
 TransformerSizes read_transformer_sizes(const Checkpoint& checkpoint);
 // Mistral's head size is in no shape; it comes from the file's keys or its configuration.
 TextEncoderSizes read_text_encoder_sizes(const Checkpoint& checkpoint);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <span>
@@ -90,36 +91,55 @@ class Names {
         return found == names_.end() ? nullptr : found->second;
     }
     bool has(std::string_view name) const { return find(name) != nullptr; }
+    bool has_any(std::initializer_list<std::string_view> names) const {
+        return std::any_of(names.begin(), names.end(),
+                           [&](std::string_view name) { return has(name); });
+    }
 
   private:
     std::map<std::string_view, const TensorInfo*> names_;
 };
 
-// A language model under one of the spellings of its tensors.
+// A language model under one of the spellings of its tensors; null what it lacks.
 struct LanguageModel {
     Naming naming;
-    const TensorInfo *embeddings, *q, *q_norm, *q_bias;
+    const TensorInfo *embeddings, *q, *output, *q_norm, *q_bias;
+
+    bool found() const { return q != nullptr || output != nullptr; }
 };
 
-// Its q is null when there is none.
 LanguageModel find_language_model(const Names& names) {
     for (const std::string start : {"model.", "model.language_model."}) {
-        const std::string q = start + "layers.0.self_attn.q_";
-        if (names.has(q + "proj.weight")) {
-            return {Naming::hugging_face, names.find(start + "embed_tokens.weight"),
-                    names.find(q + "proj.weight"), names.find(q + "norm.weight"),
-                    names.find(q + "proj.bias")};
+        const std::string attention = start + "layers.0.self_attn.";
+        const LanguageModel model = {Naming::hugging_face,
+                                     names.find(start + "embed_tokens.weight"),
+                                     names.find(attention + "q_proj.weight"),
+                                     names.find(attention + "o_proj.weight"),
+                                     names.find(attention + "q_norm.weight"),
+                                     names.find(attention + "q_proj.bias")};
+        if (model.found()) {
+            return model;
         }
     }
-    return {Naming::llama_cpp, names.find("token_embd.weight"), names.find("blk.0.attn_q.weight"),
-            names.find("blk.0.attn_q_norm.weight"), names.find("blk.0.attn_q.bias")};
+    return {Naming::llama_cpp,
+            names.find("token_embd.weight"),
+            names.find("blk.0.attn_q.weight"),
+            names.find("blk.0.attn_output.weight"),
+            names.find("blk.0.attn_q_norm.weight"),
+            names.find("blk.0.attn_q.bias")};
 }
 
 // Mistral Small has neither norms nor biases on its queries, as Llama, but its heads together are
-// narrower than a token: 4096 of 5120. Llama's are as wide.
+// narrower than a token: 4096 of 5120. Llama's are as wide. Two tensors tell either width.
 bool is_mistral(const LanguageModel& model) {
-    return model.q != nullptr && model.embeddings != nullptr && model.q_norm == nullptr &&
-           model.q_bias == nullptr && model.q->shape.ne[1] < model.embeddings->shape.ne[0];
+    if (!model.found() || model.q_norm != nullptr || model.q_bias != nullptr) {
+        return false;
+    }
+    const int64_t heads = model.q != nullptr ? model.q->shape.ne[1] : model.output->shape.ne[0];
+    const int64_t hidden = model.embeddings != nullptr ? model.embeddings->shape.ne[0]
+                           : model.output != nullptr   ? model.output->shape.ne[1]
+                                                       : 0;
+    return heads < hidden;
 }
 
 // The first of these prefixes under which there is such a tensor.
@@ -133,28 +153,37 @@ const TensorInfo* find_under(const Names& names, std::span<const std::string_vie
     return nullptr;
 }
 
+// One of the tensors that tell a part suffices: a file without the others is broken, and the
+// inventory says what it lacks.
 std::optional<RecognisedPart> find_part(const Names& names) {
-    if (names.has("double_stream_modulation_img.lin.weight")) {
+    if (names.has_any({"double_stream_modulation_img.lin.weight",
+                       "double_stream_modulation_txt.lin.weight",
+                       "single_stream_modulation.lin.weight"})) {
         return RecognisedPart{Component::transformer, Naming::original, {}};
     }
-    if (names.has("double_stream_modulation_img.linear.weight")) {
+    if (names.has_any({"double_stream_modulation_img.linear.weight",
+                       "double_stream_modulation_txt.linear.weight",
+                       "single_stream_modulation.linear.weight"})) {
         return RecognisedPart{Component::transformer, Naming::diffusers, {}};
     }
-    if (names.has("decoder.conv_in.weight") && names.has("bn.running_mean")) {
+    if (names.has_any({"decoder.conv_in.weight", "decoder.conv_out.weight"}) &&
+        names.has_any({"bn.running_mean", "bn.running_var"})) {
         const bool original = names.has("decoder.post_quant_conv.weight");
         return RecognisedPart{Component::vae, original ? Naming::original : Naming::diffusers, {}};
     }
-    if (names.has("model.layers.0.self_attn.q_norm.weight")) {
+    if (names.has_any(
+            {"model.layers.0.self_attn.q_norm.weight", "model.layers.0.self_attn.k_norm.weight"})) {
         return RecognisedPart{Component::text_encoder, Naming::hugging_face, {}};
     }
-    if (names.has("blk.0.attn_q_norm.weight")) {
+    if (names.has_any({"blk.0.attn_q_norm.weight", "blk.0.attn_k_norm.weight"})) {
         return RecognisedPart{Component::text_encoder, Naming::llama_cpp, {}};
     }
     // The blocks with pools at the lowest resolution are what no other tiny autoencoder has.
-    if (find_under(names, kTinyDecoders, "3.pool.0.weight") != nullptr) {
+    if (find_under(names, kTinyDecoders, "3.pool.0.weight") != nullptr ||
+        find_under(names, kTinyDecoders, "4.pool.0.weight") != nullptr) {
         return RecognisedPart{Component::tiny_autoencoder, Naming::original, {}};
     }
-    if (names.has("decoder.layers.2.pool.0.weight")) {
+    if (names.has_any({"decoder.layers.2.pool.0.weight", "decoder.layers.3.pool.0.weight"})) {
         return RecognisedPart{Component::tiny_autoencoder, Naming::diffusers, {}};
     }
     if (const LanguageModel model = find_language_model(names); is_mistral(model)) {
@@ -219,7 +248,7 @@ std::string name_remains(const Names& names) {
     if (std::string tiny = name_tiny_autoencoder(names); !tiny.empty()) {
         return tiny;
     }
-    if (find_language_model(names).q != nullptr) {
+    if (find_language_model(names).found()) {
         return concat("is a language model, but neither Qwen3 nor Mistral Small; ",
                       kUseTextEncoder);
     }
