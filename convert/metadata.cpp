@@ -97,7 +97,6 @@ void set_text_sizes(Metadata& metadata, const std::string& architecture,
 MetadataResult transformer_metadata(const Checkpoint& checkpoint, const TransformerSizes& sizes,
                                     Variant variant, const DefaultOptions& options,
                                     const FileType& type) {
-    constexpr float kRopeTheta = 2000.0f;
     SamplingDefaults defaults = sampling_defaults(checkpoint, variant);
     defaults.steps = options.steps.value_or(defaults.steps);
     defaults.guidance = options.guidance.value_or(defaults.guidance);
@@ -117,7 +116,7 @@ MetadataResult transformer_metadata(const Checkpoint& checkpoint, const Transfor
     metadata.set("flux2.default_width", u32(defaults.width));
     metadata.set("flux2.default_height", u32(defaults.height));
     metadata.set("flux2.text_width", u32(sizes.text_width));
-    metadata.set("flux2.rope_theta", kRopeTheta);
+    metadata.set("flux2.rope_theta", static_cast<float>(sizes.rope_theta));
     metadata.set("flux2.rope_axes", axes);
     set_origin(metadata);
     return {std::move(metadata), name, {}};

@@ -1,5 +1,6 @@
 // Whole conversions of the recorded small model, checked against the source's bytes, ggml's own
 // quantizer and what diffusers recorded.
+#include <flux2/flux2.hpp>
 #include "convert.hpp"
 #include "store/sha256.hpp"
 #include "store/tensor_source.hpp"
@@ -12,7 +13,10 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstring>
 #include <fstream>
+#include <functional>
+#include <limits>
 
 namespace flux2::convert {
 namespace {
@@ -453,6 +457,45 @@ TEST_CASE("verification passes on a sound file and fails on a damaged one") {
         CHECK(std::any_of(errors.begin(), errors.end(), [](const TypeError& error) {
             return !error.within_limit && error.worst_tensor == "single_blocks.0.linear1.weight";
         }));
+    }
+}
+
+TEST_CASE("a RoPE theta that makes no sense is refused") {
+    const test::TemporaryFolder folder;
+    for (const auto& [part, type] : {std::pair{"flux2", "Q8_0"}, {"text_encoder", "Q8_0"}}) {
+        const TensorSource sound = converted(fixture("klein/" + std::string(part) + ".safetensors"),
+                                             folder / "sound.gguf", type);
+        const std::string key =
+            part == std::string("flux2") ? "flux2.rope_theta" : "qwen3.rope.freq_base";
+        REQUIRE(sound.metadata().contains(key));
+        for (const float theta : {0.0f, -2000.0f, std::numeric_limits<float>::quiet_NaN(),
+                                  std::numeric_limits<float>::infinity()}) {
+            CAPTURE(theta);
+            Metadata metadata;
+            for (const auto& [name, value] : sound.metadata().entries()) {
+                metadata.set(name, value);
+            }
+            metadata.set(key, theta);
+            std::vector<GgufTensor> headers;
+            for (const TensorInfo& tensor : sound.tensors()) {
+                headers.push_back({tensor.name, tensor.type, tensor.shape});
+            }
+            GgufWriter writer(folder / "bad.gguf", metadata, headers);
+            for (size_t i = 0; i < headers.size(); ++i) {
+                writer.write(i, 0, sound.tensors()[i].bytes);
+            }
+            writer.finish(metadata);
+            for (const auto& use :
+                 {std::function([&] { inspect_file(folder / "bad.gguf"); }), std::function([&] {
+                      convert_file(folder / "bad.gguf", folder / "x.gguf", options_for("Q8_0"));
+                  })}) {
+                const auto error = error_of(use);
+                CHECK(error.kind == ErrorKind::bad_file);
+                CHECK(error.mentions("bad.gguf"));
+                CHECK(error.mentions("theta"));
+            }
+            CHECK_FALSE(fs::exists(folder / "x.gguf"));
+        }
     }
 }
 

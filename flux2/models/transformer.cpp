@@ -377,8 +377,6 @@ Transformer::Transformer(const Backend& backend, const Checkpoint& checkpoint,
                          const WeightOptions& options)
     : backend_(backend),
       sizes_(read_transformer_sizes(checkpoint)),
-      rope_theta_(static_cast<float>(
-          checkpoint.source().metadata().get_float("flux2.rope_theta").value_or(2000.0))),
       weights_(backend, checkpoint, options),
       network_(std::make_unique<TransformerNetwork>()) {
     const TransformerSizes& s = sizes_;
@@ -410,8 +408,9 @@ Transformer::Plan& Transformer::plan_for(const TransformerShape& shape, bool kee
     }
     const int64_t n_own_ref = shape.mode == ReferenceMode::cached ? 0 : shape.n_ref;
     plan->in = declare_inputs(g, sizes_, shape.mode, shape.n_img, n_own_ref, shape.n_txt);
-    const AttentionPlan attn{shape.mode, shape.n_txt, shape.n_img, n_own_ref,
-                             rope_of_axes(g, plan->in.pos, sizes_.head_dim, rope_theta_)};
+    const AttentionPlan attn{
+        shape.mode, shape.n_txt, shape.n_img, n_own_ref,
+        rope_of_axes(g, plan->in.pos, sizes_.head_dim, static_cast<float>(sizes_.rope_theta))};
     plan->velocity =
         forward(g, *network_, plan->in, attn,
                 shape.mode == ReferenceMode::joint ? std::vector<CachedKv>() : cache_->blocks);

@@ -82,7 +82,6 @@ class Transformer {
 
     const Backend& backend_;
     TransformerSizes sizes_;
-    float rope_theta_;
     Weights weights_;
     Form form_;
     std::unique_ptr<TransformerNetwork> network_;

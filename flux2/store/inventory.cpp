@@ -200,6 +200,11 @@ TransformerSizes read_transformer_sizes(const Checkpoint& checkpoint) {
                                   get_json<int64_t>(config, "num_single_layers", where));
     sizes.guidance = checkpoint.find("guidance_in.in_layer.weight") != nullptr ||
                      checkpoint.find("guidance_in.out_layer.weight") != nullptr;
+    const Metadata& keys = checkpoint.source().metadata();
+    sizes.rope_theta = keys.get_float("flux2.rope_theta").value_or(sizes.rope_theta);
+    check(sizes.rope_theta > 1 && sizes.rope_theta <= kMaxRopeTheta, ErrorKind::bad_file,
+          checkpoint.file(), ": its key flux2.rope_theta is ", sizes.rope_theta,
+          ", where a finite number above 1 is expected; convert it again");
     check(sizes.hidden % sizes.head_dim == 0, ErrorKind::bad_file, checkpoint.file(),
           ": hidden size ", sizes.hidden, " is no multiple of the head size ", sizes.head_dim,
           "; the file is broken");

@@ -11,6 +11,9 @@
 
 namespace flux2 {
 
+// Above it, and at 1 and below, the base of rotary embeddings makes no sense; no model comes near.
+constexpr double kMaxRopeTheta = 1e30;
+
 struct TransformerSizes {
     int64_t hidden = 0;
     int64_t head_dim = 0;
@@ -19,7 +22,8 @@ struct TransformerSizes {
     int64_t channels = 0;    // of a latent token
     int64_t n_double = 0;
     int64_t n_single = 0;
-    bool guidance = false;  // takes the guidance value as an input (dev)
+    bool guidance = false;       // takes the guidance value as an input (dev)
+    double rope_theta = 2000.0;  // base of the frequencies of positions; the file's key may differ
 };
 
 // The language models that FLUX.2 reads prompts with: klein's and dev's.

@@ -59,9 +59,14 @@ TextConfig read_text_config(const Checkpoint& checkpoint) {
     text.context_length =
         first_of(keys.get_int(architecture + ".context_length"),
                  get_json<int64_t>(config, "max_position_embeddings", where), text.context_length);
-    check(text.rope_theta > 1 && text.eps > 0 && text.eps < 1 && !text.layers.empty(),
-          ErrorKind::bad_file, where.string(), ": RoPE theta ", text.rope_theta, " and eps ",
-          text.eps, " make no sense, or no layers are named");
+    check(text.rope_theta > 1 && text.rope_theta <= kMaxRopeTheta, ErrorKind::bad_file,
+          where.string(), ": RoPE theta is ", text.rope_theta,
+          ", where a finite number above 1 is expected");
+    check(text.eps > 0 && text.eps < 1, ErrorKind::bad_file, where.string(),
+          ": the epsilon of its norms is ", text.eps,
+          ", where a number between 0 and 1 is expected");
+    check(!text.layers.empty(), ErrorKind::bad_file, where.string(),
+          ": names no layers whose outputs are used; convert it again");
     return text;
 }
 
