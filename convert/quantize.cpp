@@ -45,12 +45,30 @@ uint64_t chunk_source_bytes(const PlannedTensor& tensor, const Chunk& chunk) {
     return data_bytes(tensor.source->type(), chunk.n);
 }
 
+// What a type holds for sure. Blocks have scales in F16, which reach as far as F16 values; Q8_0
+// multiplies them by up to 127, and MXFP4's are powers of two up to 2^127.
+float largest_value(TensorType type) {
+    constexpr float kF16 = 65504.0f;
+    if (type == TensorType::q8_0) {
+        return 127.0f * kF16;
+    }
+    const bool bounded = type == TensorType::f16 || is_quantized(type);
+    return bounded && type != TensorType::mxfp4 ? kF16 : std::numeric_limits<float>::max();
+}
+
 // What one thread needs while it converts.
 struct Scratch {
     std::vector<float> values;
     std::vector<float> read_back;
     std::vector<std::byte> encoded;
 };
+
+void read_chunk(const PlannedTensor& tensor, const Chunk& chunk, Scratch& scratch,
+                const std::string& file) {
+    scratch.values.resize(static_cast<size_t>(chunk.n));
+    tensor.source->read_f32(chunk.first, scratch.values);
+    check_range(tensor, scratch.values, file, chunk.first);
+}
 
 void copy_chunk(GgufWriter& writer, const PlannedTensor& tensor, const Chunk& chunk) {
     uint64_t offset = data_bytes(tensor.target.type, chunk.first);
@@ -61,10 +79,7 @@ void copy_chunk(GgufWriter& writer, const PlannedTensor& tensor, const Chunk& ch
 }
 
 void convert_chunk(GgufWriter& writer, const PlannedTensor& tensor, const Chunk& chunk,
-                   Scratch& scratch, const std::string& file) {
-    scratch.values.resize(static_cast<size_t>(chunk.n));
-    tensor.source->read_f32(chunk.first, scratch.values);
-    check_range(tensor, scratch.values, file);
+                   Scratch& scratch) {
     const TensorType type = tensor.target.type;
     scratch.encoded.resize(data_bytes(type, chunk.n));
     const int64_t row = is_quantized(type) ? tensor.target.shape.ne[0] : chunk.n;
@@ -122,20 +137,24 @@ void for_each_chunk(const std::vector<PlannedTensor>& tensors, const WorkOptions
 
 }  // namespace
 
-// Block types and F16 have a bounded range; what does not fit would turn into nonsense silently.
 void check_range(const PlannedTensor& tensor, std::span<const float> values,
-                 const std::string& file) {
-    const bool f16 = tensor.target.type == TensorType::f16;
-    if (!f16 && !is_quantized(tensor.target.type)) {
-        return;
+                 const std::string& file, std::optional<int64_t> first) {
+    const auto place = [&](size_t i) {
+        return first ? concat(" as value ", *first + static_cast<int64_t>(i)) : std::string();
+    };
+    if (const size_t i = find_not_finite(values); i < values.size()) {
+        fail(ErrorKind::bad_file, file, ": tensor ", tensor.target.name, " holds ", values[i],
+             place(i),
+             ", where a finite number is expected; the file is broken, download it again");
     }
-    const float limit = f16 ? 65504.0f : std::numeric_limits<float>::max();
+    const float limit = largest_value(tensor.target.type);
     const auto beyond = std::find_if(values.begin(), values.end(),
-                                     [&](float value) { return !(std::abs(value) <= limit); });
+                                     [&](float value) { return std::abs(value) > limit; });
     if (beyond != values.end()) {
         fail(ErrorKind::bad_file, file, ": tensor ", tensor.target.name, " holds ", *beyond,
-             ", which ", type_name(tensor.target.type),
-             " cannot; keep it in 32 bits with --tensor-type '", tensor.target.name, "=F32'");
+             place(static_cast<size_t>(beyond - values.begin())), ", which ",
+             type_name(tensor.target.type), " cannot; keep it in 32 bits with --tensor-type '",
+             tensor.target.name, "=F32'");
     }
 }
 
@@ -151,10 +170,11 @@ void write_tensors(GgufWriter& writer, const std::vector<PlannedTensor>& tensors
                    const WorkOptions& options) {
     for_each_chunk(tensors, options, [&](const Chunk& chunk, Scratch& scratch) {
         const PlannedTensor& tensor = tensors[chunk.tensor];
+        read_chunk(tensor, chunk, scratch, options.source_file);
         if (tensor.source->same_type_throughout() && tensor.source->type() == tensor.target.type) {
             copy_chunk(writer, tensor, chunk);
         } else {
-            convert_chunk(writer, tensor, chunk, scratch, options.source_file);
+            convert_chunk(writer, tensor, chunk, scratch);
         }
     });
 }
@@ -193,8 +213,9 @@ std::vector<TypeError> verify_tensors(const std::filesystem::path& file,
         ++error.n_tensors;
         total.source += sums[i].source;
         total.difference += sums[i].difference;
-        // Written so that a NaN counts as the worst.
-        if (error.worst_tensor.empty() || !(relative <= error.worst_error)) {
+        // A NaN, the error where values are NaN or infinite, counts as the worst and stays so.
+        if (error.worst_tensor.empty() ||
+            (!(relative <= error.worst_error) && !std::isnan(error.worst_error))) {
             error.worst_error = relative;
             error.worst_tensor = tensors[i].target.name;
         }

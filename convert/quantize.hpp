@@ -22,9 +22,11 @@ struct PlannedTensor {
     std::optional<double> error = std::nullopt;
 };
 
-// Throws bad_file for values that the target type cannot hold. `file` is for the message.
+// Throws bad_file for values that are no finite numbers or that the target type cannot hold. `file`
+// and `first`, the place of the values in the tensor where they are in one piece, are for the
+// message.
 void check_range(const PlannedTensor& tensor, std::span<const float> values,
-                 const std::string& file);
+                 const std::string& file, std::optional<int64_t> first = std::nullopt);
 
 struct WorkOptions {
     int n_threads = 1;
@@ -38,7 +40,8 @@ struct WorkOptions {
 uint64_t source_bytes(const std::vector<PlannedTensor>& tensors);
 
 // Fills every tensor of the writer; `tensors` are in the writer's order. Memory beyond the mapped
-// files stays at a few megabytes a thread. Throws bad_file for values the target type cannot hold.
+// files stays at a few megabytes a thread. Throws bad_file for values that are not finite or that
+// the target type cannot hold.
 void write_tensors(GgufWriter& writer, const std::vector<PlannedTensor>& tensors,
                    const WorkOptions& options);
 

@@ -404,14 +404,24 @@ TEST_CASE("values a type cannot hold are refused by name, and nothing is written
     const test::TemporaryFolder folder;
     const std::string name = "single_blocks.0.linear1.weight";
     constexpr uint16_t kNan = 0x7fc0;
+    constexpr uint16_t kInfinity = 0xff80;
     constexpr uint16_t kHundredThousand = 0x47c3;
-    for (const auto& [value, type] :
-         {std::pair{kNan, "Q8_0"}, {kNan, "Q4_0"}, {kNan, "F16"}, {kHundredThousand, "F16"}}) {
+    for (const auto& [value, type] : {std::pair{kNan, "Q8_0"},
+                                      {kNan, "Q4_0"},
+                                      {kNan, "F16"},
+                                      {kNan, "F32"},
+                                      {kNan, "BF16"},
+                                      {kInfinity, "Q8_0"},
+                                      {kInfinity, "F32"},
+                                      {kInfinity, "BF16"},
+                                      {kHundredThousand, "F16"},
+                                      {kHundredThousand, "Q4_0"}}) {
         const fs::path input = with_value(folder, name, value);
         const auto error =
             error_of([&] { convert_file(input, folder / "x.gguf", options_for(type)); });
         CHECK(error.kind == ErrorKind::bad_file);
         CHECK(error.mentions(name));
+        CHECK(error.mentions(" as value 50"));
         CHECK(folder.names() == std::vector<std::string>{"changed.safetensors"});
     }
     CHECK_NOTHROW(convert_file(with_value(folder, name, kHundredThousand), folder / "x.gguf",
@@ -457,6 +467,33 @@ TEST_CASE("verification passes on a sound file and fails on a damaged one") {
         CHECK(std::any_of(errors.begin(), errors.end(), [](const TypeError& error) {
             return !error.within_limit && error.worst_tensor == "single_blocks.0.linear1.weight";
         }));
+    }
+}
+
+TEST_CASE("verification finds a value that is no number, in whatever tensor of a type it lies") {
+    const test::TemporaryFolder folder;
+    const Checkpoint checkpoint = Checkpoint::open(fixture("klein/flux2.safetensors"));
+    const Plan plan = make_plan(checkpoint, folder / "x.gguf", options_for("F32"));
+    write_plan(plan, 2, kNoCancel, [](uint64_t) {});
+    const test::Bytes sound = test::read_file(folder / "x.gguf");
+    const TensorSource written = TensorSource::open(folder / "x.gguf");
+    constexpr uint32_t kNan = 0x7fc00000;
+    constexpr uint32_t kInfinity = 0x7f800000;
+    for (const PlannedTensor& tensor : plan.tensors) {
+        CAPTURE(tensor.target.name);
+        for (const uint32_t value : {kNan, kInfinity}) {
+            test::Bytes bytes = sound;
+            const TensorInfo& victim = *written.find(tensor.target.name);
+            const auto start = victim.bytes.data() - written.files().front().bytes().data();
+            std::memcpy(bytes.data() + start, &value, sizeof(value));
+            test::write_file(folder / "y.gguf", bytes);
+            Plan damaged = plan;
+            damaged.output = folder / "y.gguf";
+            const auto errors = verify_plan(damaged, 2, kNoCancel, [](uint64_t) {});
+            REQUIRE(errors.size() == 1);
+            CHECK_FALSE(errors[0].within_limit);
+            CHECK(errors[0].worst_tensor == tensor.target.name);
+        }
     }
 }
 

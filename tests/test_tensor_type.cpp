@@ -241,6 +241,49 @@ TEST_CASE("values come back from every written type about as they went in") {
     }
 }
 
+TEST_CASE("block types refuse values that are not finite, wherever they stand") {
+    constexpr size_t kElements = 512;
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    for (const TensorType type : kWrittenTypes) {
+        CAPTURE(type_name(type));
+        for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity}) {
+            for (const size_t place : {size_t{0}, size_t{31}, size_t{300}, kElements - 1}) {
+                std::vector<float> values(kElements, 1.0f);
+                values[place] = bad;
+                CHECK(find_not_finite(values) == place);
+                Bytes bytes(data_bytes(type, kElements));
+                const auto encode = [&] { from_f32(type, values, kElements, bytes); };
+                if (!is_quantized(type)) {
+                    encode();
+                    CHECK(find_not_finite(converted(type, bytes, kElements)) == place);
+                    continue;
+                }
+                const auto error = error_of(encode);
+                CHECK(error.kind == ErrorKind::bad_file);
+                CHECK(error.mentions("value " + std::to_string(place)));
+            }
+        }
+    }
+}
+
+TEST_CASE("values finite and of any length are found to be so") {
+    CHECK(find_not_finite({}) == 0);
+    std::vector<float> values(10'000, -std::numeric_limits<float>::max());
+    CHECK(find_not_finite(values) == values.size());
+    values[9'999] = -std::numeric_limits<float>::infinity();
+    CHECK(find_not_finite(values) == 9'999);
+}
+
+TEST_CASE("values too small for a scale of Q8_0 become 0") {
+    for (const float tiny : {std::numeric_limits<float>::denorm_min(), 1e-40f, 3e-37f}) {
+        std::vector<float> values(32, tiny);
+        values[5] = 0.0f;
+        Bytes bytes(data_bytes(TensorType::q8_0, 32));
+        from_f32(TensorType::q8_0, values, 32, bytes);
+        CHECK(converted(TensorType::q8_0, bytes, 32) == std::vector<float>(32, 0.0f));
+    }
+}
+
 TEST_CASE("buffers of the wrong size are refused") {
     std::vector<float> values(64);
     Bytes bytes(2 * 34);

@@ -303,6 +303,12 @@ void Weights::encode(const Bound& bound, const Write& write) const {
         } else {
             values.resize(static_cast<size_t>(taken));
             bound.source->read_f32(first, values);
+            const size_t at = is_quantized(type) ? find_not_finite(values) : values.size();
+            if (at < values.size()) {
+                fail(ErrorKind::bad_file, checkpoint_.file(), ": tensor ", bound.source->name,
+                     " holds ", values[at], " as value ", first + static_cast<int64_t>(at),
+                     ", which ", type_name(type), " cannot; the file is broken");
+            }
             from_f32(type, values, is_quantized(type) ? row : taken, encoded);
         }
         write(data_bytes(type, first), encoded);

@@ -173,7 +173,9 @@ void encode_q8_0(std::span<const float> values, std::span<std::byte> out) {
             largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
         }
         const float scale = std::bit_cast<float>(largest) / 127.0f;
-        const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
+        // Smaller scales have an infinite inverse; they are 0 in F16 anyway.
+        constexpr float kLeast = 1.0f / std::numeric_limits<float>::max();
+        const float inverse = scale > kLeast ? 1.0f / scale : 0.0f;
         std::array<int8_t, kBlock> codes;
         for (size_t i = 0; i < kBlock; ++i) {
             // roundf: half away from zero, by the largest float below one half and truncation.
@@ -356,6 +358,25 @@ void to_f32(TensorType type, std::span<const std::byte> bytes, std::span<float> 
     }
 }
 
+size_t find_not_finite(std::span<const float> values) {
+    constexpr uint32_t kExponent = 0x7f800000u;
+    constexpr size_t kStep = 4096;
+    for (size_t begin = 0; begin < values.size(); begin += kStep) {
+        const auto step = values.subspan(begin, std::min(kStep, values.size() - begin));
+        // Without their sign floats compare like their bits.
+        uint32_t largest = 0;
+        for (const float value : step) {
+            largest = std::max(largest, std::bit_cast<uint32_t>(value) & 0x7fffffffu);
+        }
+        if (largest >= kExponent) {
+            const auto found = std::find_if_not(step.begin(), step.end(),
+                                                [](float value) { return std::isfinite(value); });
+            return begin + static_cast<size_t>(found - step.begin());
+        }
+    }
+    return values.size();
+}
+
 void from_f32(TensorType type, std::span<const float> values, int64_t row_elements,
               std::span<std::byte> out) {
     const auto n = static_cast<int64_t>(values.size());
@@ -363,6 +384,11 @@ void from_f32(TensorType type, std::span<const float> values, int64_t row_elemen
               out.size() == data_bytes(type, n),
           ErrorKind::internal, "from_f32: ", n, " values in rows of ", row_elements,
           " do not make ", out.size(), " bytes of ", type_name(type));
+    const size_t not_finite = is_quantized(type) ? find_not_finite(values) : values.size();
+    if (not_finite < values.size()) {
+        fail(ErrorKind::bad_file, "value ", not_finite, " is ", values[not_finite], ", which ",
+             type_name(type), " cannot hold");
+    }
     if (type == TensorType::q8_0) {
         return encode_q8_0(values, out);
     }

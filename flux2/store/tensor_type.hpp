@@ -92,8 +92,12 @@ const std::array<float, 256>& byte_values(TensorType type);
 // Converts whole blocks; bytes need no alignment and out.size() is their number of elements.
 void to_f32(TensorType type, std::span<const std::byte> bytes, std::span<float> out);
 
+// The index of the first value that is infinite or no number; values.size() when all are finite.
+size_t find_not_finite(std::span<const float> values);
+
 // Converts whole blocks the other way, as ggml_quantize_chunk does without an importance matrix.
-// values.size() is a multiple of row_elements.
+// values.size() is a multiple of row_elements. Throws bad_file for a value that is not finite when
+// the type is one of blocks, whose codes are integers.
 void from_f32(TensorType type, std::span<const float> values, int64_t row_elements,
               std::span<std::byte> out);
 
