@@ -222,6 +222,21 @@ Plan make_plan(const Checkpoint& checkpoint, const std::filesystem::path& output
     return plan;
 }
 
+void check_overrides_match(const std::vector<Plan>& plans, const TypeRequest& types) {
+    for (const TypeOverride& override : types.overrides) {
+        const bool used = std::any_of(plans.begin(), plans.end(), [&](const Plan& plan) {
+            return std::any_of(plan.tensors.begin(), plan.tensors.end(),
+                               [&](const PlannedTensor& tensor) {
+                                   return tensor.target.shape.n_dims >= 2 &&
+                                          std::regex_search(tensor.target.name, override.pattern);
+                               });
+        });
+        check(used, ErrorKind::bad_argument, "--tensor-type ", override.text,
+              " matches the name of no matrix; --dry-run lists the names (norms and biases are "
+              "always F32)");
+    }
+}
+
 void check_parts_fit(const std::vector<Plan>& plans) {
     std::map<Component, const Plan*> parts;
     for (const Plan& plan : plans) {

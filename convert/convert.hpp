@@ -50,6 +50,9 @@ struct Plan {
 Plan make_plan(const Checkpoint& checkpoint, const std::filesystem::path& output,
                const ConvertOptions& options);
 
+// Throws bad_argument for a --tensor-type that matches no matrix of any plan.
+void check_overrides_match(const std::vector<Plan>& plans, const TypeRequest& types);
+
 // Throws bad_file when two parts do not belong to one model, or one stands there twice.
 void check_parts_fit(const std::vector<Plan>& plans);
 

@@ -43,7 +43,7 @@ cxxopts::Options describe_options() {
          cxxopts::value<std::string>())  //
         ("t,type",
          "F32 F16 BF16 Q8_0 Q6_K Q5_K_M Q5_K_S Q5_1 Q5_0 Q4_K_M Q4_K_S Q4_1 Q4_0 IQ4_NL IQ4_XS "
-         "MXFP4 Q3_K_M Q3_K_S Q2_K",
+         "MXFP4 Q3_K_M Q3_K_S Q2_K; Q5_K, Q4_K and Q3_K mean the _M mixes",
          cxxopts::value<std::string>()->default_value("Q8_0"))  //
         ("tensor-type", "REGEX=TYPE: another type for tensors whose name matches (repeatable)",
          cxxopts::value<std::vector<std::string>>())  //
@@ -222,6 +222,7 @@ std::vector<Plan> make_plans(const std::vector<Checkpoint>& checkpoints,
             std::cerr << "warning: " << warning << std::endl;
         }
     }
+    check_overrides_match(plans, options.types);
     check_parts_fit(plans);
     return plans;
 }

@@ -22,9 +22,15 @@ constexpr std::array kFileTypes = {
     FileType{"Q2_K", q2_k, 10},
 };
 
-// Types --tensor-type knows beside the names above.
+// Names without a mix: the type itself to --tensor-type, the mix _M to --type.
 constexpr std::array kBareNames = {std::pair{"Q5_K", q5_k}, std::pair{"Q4_K", q4_k},
                                    std::pair{"Q3_K", q3_k}};
+
+const TensorType* find_bare(const std::string& name) {
+    const auto* found = std::find_if(kBareNames.begin(), kBareNames.end(),
+                                     [&](const auto& bare) { return name == bare.first; });
+    return found == kBareNames.end() ? nullptr : &found->second;
+}
 
 std::string upper(std::string text) {
     std::transform(text.begin(), text.end(), text.begin(),
@@ -33,8 +39,9 @@ std::string upper(std::string text) {
 }
 
 const FileType* find_file_type(const std::string& name) {
+    const std::string known = upper(name) + (find_bare(upper(name)) != nullptr ? "_M" : "");
     const auto* found = std::find_if(kFileTypes.begin(), kFileTypes.end(),
-                                     [&](const FileType& t) { return upper(name) == t.name; });
+                                     [&](const FileType& t) { return known == t.name; });
     return found == kFileTypes.end() ? nullptr : found;
 }
 
@@ -210,11 +217,10 @@ TypeOverride parse_type_override(const std::string& text) {
     check(equals != std::string::npos && equals > 0, ErrorKind::bad_argument, "--tensor-type ",
           text, " is not of the form REGEX=TYPE, such as 'txt_in=Q8_0'");
     const std::string name = upper(text.substr(equals + 1));
-    const auto* bare = std::find_if(kBareNames.begin(), kBareNames.end(),
-                                    [&](const auto& entry) { return name == entry.first; });
-    const TensorType type = bare != kBareNames.end() ? bare->second : parse_file_type(name).base;
+    const TensorType* bare = find_bare(name);
+    const TensorType type = bare != nullptr ? *bare : parse_file_type(name).base;
     try {
-        return {std::regex(text.substr(0, equals)), type};
+        return {text, std::regex(text.substr(0, equals)), type};
     } catch (const std::regex_error& error) {
         fail(ErrorKind::bad_argument, "--tensor-type ", text, ": ", text.substr(0, equals),
              " is not a regular expression: ", error.what());

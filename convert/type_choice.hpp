@@ -20,11 +20,13 @@ struct FileType {
     uint32_t number;  // general.file_type, llama.cpp's numbering
 };
 
-// Throws bad_argument, listing the known ones. Case does not matter.
+// Throws bad_argument, listing the known ones. Case does not matter; a bare Q5_K, Q4_K or Q3_K is
+// its _M mix, as in llama.cpp.
 const FileType& parse_file_type(const std::string& name);
 
-// "REGEX=TYPE" of --tensor-type. Throws bad_argument.
+// "REGEX=TYPE" of --tensor-type, where a bare Q4_K is that type. Throws bad_argument.
 struct TypeOverride {
+    std::string text;  // as it was given
     std::regex pattern;
     TensorType type;
 };

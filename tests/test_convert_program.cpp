@@ -7,7 +7,10 @@
 #include <sys/stat.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <tuple>
 
@@ -196,6 +199,56 @@ TEST_CASE("the folder of a result is made, and a link to it stays one") {
     CHECK(flux2.exit_code == 0);
     CHECK(fs::is_symlink(folder / "link.gguf"));
     CHECK(TensorSource::open(folder / "a/b/vae.gguf").tensors().size() == 29);
+}
+
+TEST_CASE("values that cannot be used are refused with the option's name") {
+    const test::TemporaryFolder folder;
+    const std::string out = " -o " + (folder / "x.gguf").string();
+    for (const auto& [part, arguments, says] : std::vector<std::array<std::string, 3>>{
+             {"flux2", "--max-error 0.1x", "--max-error takes a number, not '0.1x'"},
+             {"flux2", "--max-error nan", "--max-error takes a number, not 'nan'"},
+             {"flux2", "--target-size much", "--target-size: 'much' is no size"},
+             {"flux2", "--default-guidance 4x", "--default-guidance takes a number, not '4x'"},
+             {"flux2", "--default-guidance abc", "--default-guidance takes a number, not 'abc'"},
+             {"flux2", "--default-steps abc", "--default-steps takes a whole number, not 'abc'"},
+             {"flux2", "--default-steps 1.5", "--default-steps takes a whole number, not '1.5'"},
+             {"flux2", "-j abc", "--threads takes a whole number, not 'abc'"},
+             {"text_encoder", "--text-length 9z", "--text-length takes a whole number, not '9z'"},
+             {"text_encoder", "--text-layers ''", "--text-layers '' is not a list"},
+             {"text_encoder", "--text-layers 9,", "--text-layers '9,' is not a list"},
+             {"flux2", "--tensor-type no_such=Q8_0", "--tensor-type no_such=Q8_0 matches"},
+             {"flux2", "--tensor-type query_norm=Q8_0", "norms and biases are always F32"}}) {
+        CAPTURE(arguments);
+        const auto result = convert(klein(part) + out + " " + arguments);
+        CHECK(result.exit_code == 2);
+        CHECK_MESSAGE(result.err.find(says) != std::string::npos, result.err);
+        CHECK(folder.names().empty());
+    }
+}
+
+TEST_CASE("a pattern of --tensor-type may match in any of several parts") {
+    const test::TemporaryFolder folder;
+    const auto result =
+        convert(klein("vae") + " " + klein("flux2") + " --dry-run --tensor-type txt_in=F32 -o " +
+                (folder / "out").string());
+    CHECK(result.exit_code == 0);
+}
+
+TEST_CASE("values that are no numbers exit with 3, with their tensor and place") {
+    const test::TemporaryFolder folder;
+    std::vector<test::TestTensor> tensors = test::tensors_of(klein("flux2"));
+    const auto victim = std::find_if(tensors.begin(), tensors.end(), [](const auto& tensor) {
+        return tensor.name == "txt_in.weight";
+    });
+    REQUIRE(victim->type == TensorType::bf16);
+    const uint16_t nan = 0x7fc0;
+    std::memcpy(victim->data.data() + 17 * sizeof(nan), &nan, sizeof(nan));
+    test::write_file(folder / "in.safetensors", test::safetensors_of(tensors));
+    const auto result = convert((folder / "in.safetensors").string() + " --verify -o " +
+                                (folder / "x.gguf").string());
+    CHECK(result.exit_code == 3);
+    CHECK(result.err.find("tensor txt_in.weight holds nan as value 17") != std::string::npos);
+    CHECK(folder.names() == std::vector<std::string>{"in.safetensors"});
 }
 
 TEST_CASE("missing, broken and unfitting files exit with 3 and are named") {

@@ -61,6 +61,17 @@ TEST_CASE("file types have llama.cpp's numbers and are found in any case") {
     CHECK(error.mentions("Q4_K_M"));
 }
 
+TEST_CASE("a bare K type is its middle mix, as llama.cpp has it") {
+    for (const char* name : {"Q5_K", "Q4_K", "Q3_K"}) {
+        CHECK(parse_file_type(name).name == std::string(name) + "_M");
+    }
+    CHECK(parse_file_type("q4_k").name == std::string("Q4_K_M"));
+    CHECK(parse_file_type("Q6_K").name == std::string("Q6_K"));
+    CHECK(parse_file_type("Q2_K").name == std::string("Q2_K"));
+    // For one tensor it is the type.
+    CHECK(parse_type_override("qkv=Q4_K").type == q4_k);
+}
+
 TEST_CASE("only block matrices of a transformer are quantised") {
     CHECK(transformer_type("Q4_0", "single_blocks.7.linear1.weight", {3072, 27648}) == q4_0);
     CHECK(transformer_type("Q4_0", "double_blocks.0.txt_mlp.2.weight", {9216, 3072}) == q4_0);
