@@ -636,6 +636,83 @@ TEST_CASE("info on a folder tells the choice and its parts") {
     CHECK(run_info(empty.path().string()).exit_code == 3);
 }
 
+TEST_CASE("info on a folder that lacks parts says what to add to it") {
+    const TemporaryFolder folder;
+    write_part(folder / "vae.safetensors", "vae");
+    const auto result = run_info(folder.path().string());
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.out, "next: flux2 -m " + folder.path().string() +
+                                   " --diffusion-model TRANSFORMER --llm TEXT_ENCODER -p"));
+    CHECK(contains(run_info(fixture("klein").string()).out,
+                   "next: flux2 -m " + fixture("klein").string() + " -p"));
+}
+
+TEST_CASE("info tells pictures of kinds that flux2 does not read") {
+    const TemporaryFolder folder;
+    const auto write = [&](const char* name, std::string_view start) {
+        test::write_file(folder / name, std::string(start) + std::string(100, 'x'));
+        return (folder / name).string();
+    };
+    for (const auto& [file, kind] :
+         {std::pair{write("a.gif", "GIF89a"), "a GIF picture"},
+          {write("b.gif", "GIF87a"), "a GIF picture"},
+          {write("a.webp", "RIFFabcdWEBPVP8 "), "a WebP picture"},
+          {write("a.tiff", std::string_view("II*\0", 4)), "a TIFF picture"},
+          {write("a.avif", std::string_view("\0\0\0\x20"
+                                            "ftypavif",
+                                            12)),
+           "an AVIF picture"}}) {
+        const auto result = run_info(file);
+        CHECK(result.exit_code == 3);
+        CHECK_MESSAGE(contains(result.err, file + ": is " + kind), result.err);
+        CHECK(contains(result.err, "convert it to PNG or JPEG"));
+    }
+}
+
+TEST_CASE("info tells the size of a BMP") {
+    const TemporaryFolder folder;
+    Image image;
+    image.width = 48;
+    image.height = 33;
+    image.rgb.assign(size_t{48} * 33 * 3, 200);
+    save_image(folder / "x.bmp", image);
+    const auto result = run_info((folder / "x.bmp").string());
+    CHECK(result.exit_code == 0);
+    CHECK(contains(result.out, "picture: 48x33"));
+    const auto json = nlohmann::json::parse(run_info("--json " + (folder / "x.bmp").string()).out);
+    CHECK(json["files"][0]["part"] == "picture");
+    CHECK(json["files"][0]["width"] == 48);
+    CHECK(json["files"][0]["height"] == 33);
+}
+
+TEST_CASE("a safetensors file that begins as a BMP does is none") {
+    const TemporaryFolder folder;
+    // Its header has 0x4D42 bytes, "BM".
+    std::string header = R"({"__metadata__":{}})";
+    header.resize(0x4D42, ' ');
+    test::write_file(folder / "x.safetensors", test::safetensors(header));
+    const auto result = run_info((folder / "x.safetensors").string());
+    CHECK(result.exit_code == 3);
+    CHECK(contains(result.err, "is no part of FLUX.2"));
+}
+
+#ifndef _WIN32
+TEST_CASE("a configuration that cannot be looked at is named") {
+    const TemporaryFolder folder;
+    fs::copy_file(fixture("klein/text_encoder.safetensors"), folder / "text_encoder.safetensors");
+    fs::create_symlink(folder / "config.json", folder / "config.json");
+    const auto error = test::error_of([&] { inspect_file(folder / "text_encoder.safetensors"); });
+    CHECK(error.kind == ErrorKind::bad_file);
+    CHECK(error.mentions("config.json: cannot be looked at"));
+}
+
+TEST_CASE("a file whose name leaves no room for that of its configuration has none") {
+    const TemporaryFolder folder;
+    const std::string name = std::string(250, 'a') + ".gguf";  // 255 bytes, the most there may be
+    CHECK(inspect_file(write_part(folder / name, "text_encoder")).part == "text encoder");
+}
+#endif
+
 TEST_CASE("info without files is a usage error") {
     const auto result = run_info("");
     CHECK(result.exit_code == 2);

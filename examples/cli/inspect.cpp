@@ -7,9 +7,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <iomanip>
 #include <iostream>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -28,24 +31,71 @@ struct Findings {
     int exit_code = 0;
 };
 
-bool is_picture(const fs::path& path) {
-    std::array<char, 4> start = {};
-    std::ifstream(path, std::ios::binary).read(start.data(), start.size());
-    const std::string_view text(start.data(), start.size());
-    return text == "\x89PNG" || text.starts_with("\xff\xd8\xff");
+// The first bytes of a file; zeros behind its end.
+std::string beginning_of(const fs::path& path) {
+    constexpr size_t kBytes = 32;
+    std::string start(kBytes, '\0');
+    std::ifstream(path, std::ios::binary).read(start.data(), kBytes);
+    return start;
+}
+
+bool is_readable_picture(std::string_view start) {
+    return start.starts_with("\x89PNG") || start.starts_with("\xff\xd8\xff");
+}
+
+// A picture that flux2 does not read, by the bytes at its beginning; null for anything else.
+const char* other_picture(std::string_view start) {
+    if (start.starts_with("GIF87a") || start.starts_with("GIF89a")) {
+        return "a GIF";
+    }
+    if (start.starts_with("RIFF") && start.substr(8, 4) == "WEBP") {
+        return "a WebP";
+    }
+    if (start.starts_with(std::string_view("II*\0", 4)) ||
+        start.starts_with(std::string_view("MM\0*", 4))) {
+        return "a TIFF";
+    }
+    const std::string_view brand = start.substr(4, 8);
+    if (brand == "ftypavif" || brand == "ftypheic") {
+        return brand == "ftypavif" ? "an AVIF" : "a HEIC";
+    }
+    return nullptr;
+}
+
+struct PictureSize {
+    int64_t width, height;
+};
+
+// Of a BMP, by its header; nothing for other files.
+std::optional<PictureSize> bmp_size(std::string_view start) {
+    const auto number = [&](size_t at) {
+        uint32_t value = 0;
+        for (size_t i = 4; i-- > 0;) {
+            value = value << 8 | static_cast<uint8_t>(start[at + i]);
+        }
+        return value;
+    };
+    // How long the second header may be. "BM" alone could begin a safetensors file too.
+    constexpr std::array<uint32_t, 6> kHeaders = {40, 52, 56, 64, 108, 124};
+    if (!start.starts_with("BM") ||
+        std::find(kHeaders.begin(), kHeaders.end(), number(14)) == kHeaders.end()) {
+        return std::nullopt;
+    }
+    // A negative height: the rows go from top to bottom.
+    return PictureSize{static_cast<int32_t>(number(18)),
+                       std::abs(int64_t{static_cast<int32_t>(number(22))})};
 }
 
 // What a picture says it was made with.
-void add_picture(Findings& findings, const fs::path& path, bool as_json) {
-    const Image image = load_image(path);
+void add_picture(Findings& findings, const fs::path& path, PictureSize size,
+                 const std::vector<ImageText>& texts, bool as_json) {
     nlohmann::json picture = {{"path", path.string()},
                               {"part", "picture"},
-                              {"width", image.width},
-                              {"height", image.height},
+                              {"width", size.width},
+                              {"height", size.height},
                               {"texts", nlohmann::json::object()}};
-    const std::vector<ImageText> texts = read_image_texts(path);
     if (!as_json) {
-        std::cout << path.string() << "\n  picture: " << image.width << "x" << image.height
+        std::cout << path.string() << "\n  picture: " << size.width << "x" << size.height
                   << (texts.empty() ? ", nothing is stored in it about how it was made" : "")
                   << "\n";
     }
@@ -172,24 +222,43 @@ void add_folder(Findings& findings, const fs::path& folder, bool as_json) {
         }
     }
     if (!as_json) {
-        std::cout << "  next: flux2 -m " << folder.string() << " -p \"a red house by the sea\"\n";
+        std::cout << "  next: flux2 -m " << folder.string()
+                  << (found.files.transformer.empty() ? " --diffusion-model TRANSFORMER" : "")
+                  << (found.files.text_encoder.empty() ? " --llm TEXT_ENCODER" : "")
+                  << (found.files.vae.empty() ? " --vae AUTOENCODER" : "")
+                  << " -p \"a red house by the sea\"\n";
+    }
+}
+
+void add_path(Findings& findings, const fs::path& path, bool as_json) {
+    std::error_code ignored;
+    if (fs::is_directory(path, ignored)) {
+        return add_folder(findings, path, as_json);
+    }
+    const std::string start = beginning_of(path);
+    if (is_readable_picture(start)) {
+        const Image image = load_image(path);
+        return add_picture(findings, path, {image.width, image.height}, read_image_texts(path),
+                           as_json);
+    }
+    if (const auto size = bmp_size(start)) {
+        return add_picture(findings, path, *size, {}, as_json);
+    }
+    if (const char* kind = other_picture(start)) {
+        throw Error(ErrorKind::unsupported,
+                    path.string() + ": is " + kind +
+                        " picture, which flux2 does not read; convert it to PNG or JPEG");
+    }
+    const std::vector<FileInfo> parts = add_file(findings, path, as_json);
+    if (!as_json) {
+        print_next(path, parts);
     }
 }
 
 // A file that cannot be read is reported, and the others still have their turn.
 void add_argument(Findings& findings, const fs::path& path, bool as_json) {
     try {
-        std::error_code ignored;
-        if (fs::is_directory(path, ignored)) {
-            add_folder(findings, path, as_json);
-        } else if (is_picture(path)) {
-            add_picture(findings, path, as_json);
-        } else {
-            const std::vector<FileInfo> parts = add_file(findings, path, as_json);
-            if (!as_json) {
-                print_next(path, parts);
-            }
-        }
+        add_path(findings, path, as_json);
     } catch (const Error& error) {
         if (error.kind() != ErrorKind::bad_file && error.kind() != ErrorKind::unsupported) {
             throw;
