@@ -197,6 +197,8 @@ TEST_CASE("prompt files and output names are checked before anything is made") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "empty.txt", std::string_view());
     test::write_file(folder / "blank.txt", std::string_view("\n\r\n\n"));
+    test::write_file(folder / "latin1.txt", std::string_view("a house\na b\xE4r\n"));
+    test::write_file(folder / "zero.txt", std::string_view("a\0b\n", 4));
     test::write_file(folder / "long.txt", std::string(2'000'000, 'a'));
     test::write_file(folder / "huge.txt", std::string(17 << 20, 'a'));
     fs::create_directory(folder / "folder.png");
@@ -215,6 +217,8 @@ TEST_CASE("prompt files and output names are checked before anything is made") {
         {prompts("missing.txt"), 3, "missing.txt: no such file"},
         {prompts("empty.txt"), 3, "holds no prompt"},
         {prompts("blank.txt"), 3, "holds no prompt"},
+        {prompts("latin1.txt"), 3, "latin1.txt: line 2 holds bytes that are not UTF-8"},
+        {prompts("zero.txt"), 3, "zero.txt: line 1 holds a zero byte"},
         {prompts("folder.png"), 3, "is a folder"},
         {prompts("huge.txt"), 3, "at most"},
         {prompts("long.txt"), 2, "a prompt of 2000000 bytes is too long"},
@@ -238,7 +242,8 @@ TEST_CASE("prompt files and output names are checked before anything is made") {
         {drawing({"--preview", ""}), 2, "--preview is given an empty name"},
     });
     CHECK(folder.names() == std::vector<std::string>{"blank.txt", "empty.txt", "folder.png",
-                                                     "huge.txt", "long.txt", "thousand.txt"});
+                                                     "huge.txt", "latin1.txt", "long.txt",
+                                                     "thousand.txt", "zero.txt"});
 }
 
 TEST_CASE("pictures that cannot be used are refused") {
@@ -509,13 +514,12 @@ TEST_CASE("redo, info and plan refuse what they cannot use") {
 TEST_CASE("prompts may be of any bytes and any length") {
     const test::TemporaryFolder folder;
     const test::TemporaryFolder out;
-    test::write_file(folder / "zero.txt", std::string_view("a\0b\n", 4));
     const Arguments reading = joined(
         klein_parts(), {"--llm", text_of(test::write_reading_encoder(folder)), "-W", "64", "-H",
                         "64", "--steps", "1", "--text-length", "32", "-o", text_of(out / "x.png")});
-    for (const Arguments& prompt : {Arguments{"-p", "\xff\xfe\xc3(\xed\xa0\x80"},
-                                    Arguments{"-p", ""}, Arguments{"-p", std::string(100'000, 'a')},
-                                    Arguments{"--prompt-file", text_of(folder / "zero.txt")}}) {
+    for (const Arguments& prompt :
+         {Arguments{"-p", "\xff\xfe\xc3(\xed\xa0\x80"}, Arguments{"-p", ""},
+          Arguments{"-p", std::string(100'000, 'a')}}) {
         CAPTURE(prompt.back().substr(0, 20));
         const test::ProgramResult result = test::flux2_program(joined(reading, prompt));
         CHECK_MESSAGE(result.exit_code == 0, "says: " << result.err.substr(0, 1000));

@@ -244,6 +244,21 @@ TEST_CASE("batches and prompt files fill in names and keep the model loaded") {
           std::numeric_limits<double>::infinity());
 }
 
+TEST_CASE("a prompt file may be UTF-8 with a byte-order mark or UTF-16, with any line ends") {
+    const Bundled model;
+    model.draw("-p 'a b\xC3\xA4r' -s 7 -o plain.png -q");
+    for (const std::string_view text : {std::string_view("\xEF\xBB\xBF"
+                                                         "a b\xC3\xA4r\r\n"),
+                                        std::string_view("\xFF\xFE"
+                                                         "a\0 \0b\0\xE4\0r\0\r\0\n\0",
+                                                         16),
+                                        std::string_view("\xFE\xFF\0a\0 \0b\0\xE4\0r\0\n", 14)}) {
+        test::write_file(model.path("prompts.txt"), text);
+        model.draw("--prompt-file prompts.txt -s 7 -o read.png -q");
+        CHECK(model.bytes("read.png") == model.bytes("plain.png"));
+    }
+}
+
 TEST_CASE("redo makes the same picture again, or a changed one") {
     const Bundled model;
     model.draw("-p 'a \"red\" house, b\xC3\xA4r' -n night -s 3 --steps 2 -o first.png");

@@ -4,6 +4,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/system.hpp"
+#include "base/utf8.hpp"
 #include "cancel.hpp"
 #include "model_choice.hpp"
 #include "picture_facts.hpp"
@@ -47,9 +48,10 @@ std::vector<std::string> read_prompts(const GenerateOptions& o) {
     if (o.prompt_file.empty()) {
         return {o.prompt.value_or("")};
     }
-    const std::string text = o.prompt_file == "-"
-                                 ? read_standard_input()
-                                 : read_text_file(o.prompt_file, kMaxPromptFileBytes);
+    const bool piped = o.prompt_file == "-";
+    const std::string text = decode_text_file(
+        piped ? read_standard_input() : read_text_file(o.prompt_file, kMaxPromptFileBytes),
+        piped ? "standard input" : o.prompt_file.string());
     std::vector<std::string> prompts;
     std::istringstream in(text);
     for (std::string line; std::getline(in, line);) {

@@ -1,6 +1,7 @@
 #include "text/unicode.hpp"
 
 #include "base/check.hpp"
+#include "base/utf8.hpp"
 
 #include <utf8proc.h>
 #include <algorithm>
@@ -11,56 +12,6 @@ namespace flux2 {
 namespace {
 
 constexpr char32_t kReplacement = 0xFFFD;
-
-// How a sequence may go on after its first byte: the Unicode Standard's table 3-7.
-struct Sequence {
-    int n_more;             // continuation bytes; -1: no sequence begins so
-    uint8_t second_lowest;  // of the second byte; later ones are 80..BF
-    uint8_t second_highest;
-    char32_t bits;  // what the first byte adds
-};
-
-Sequence sequence_of(uint8_t first) {
-    if (first < 0x80) {
-        return {0, 0, 0, first};
-    }
-    if (first >= 0xC2 && first <= 0xDF) {
-        return {1, 0x80, 0xBF, first & 0x1Fu};
-    }
-    if (first >= 0xE0 && first <= 0xEF) {
-        // No overlong forms, no surrogates.
-        const uint8_t lowest = first == 0xE0 ? 0xA0 : 0x80;
-        const uint8_t highest = first == 0xED ? 0x9F : 0xBF;
-        return {2, lowest, highest, first & 0x0Fu};
-    }
-    if (first >= 0xF0 && first <= 0xF4) {
-        // No overlong forms, nothing past U+10FFFF.
-        const uint8_t lowest = first == 0xF0 ? 0x90 : 0x80;
-        const uint8_t highest = first == 0xF4 ? 0x8F : 0xBF;
-        return {3, lowest, highest, first & 0x07u};
-    }
-    return {-1, 0, 0, 0};
-}
-
-// Takes one code point off the text at `at`.
-char32_t next_code_point(std::string_view text, size_t& at) {
-    const Sequence sequence = sequence_of(static_cast<uint8_t>(text[at++]));
-    if (sequence.n_more < 0) {
-        return kReplacement;
-    }
-    char32_t c = sequence.bits;
-    for (int i = 0; i < sequence.n_more; ++i) {
-        const uint8_t lowest = i == 0 ? sequence.second_lowest : 0x80;
-        const uint8_t highest = i == 0 ? sequence.second_highest : 0xBF;
-        const uint8_t byte = at < text.size() ? static_cast<uint8_t>(text[at]) : 0;
-        if (byte < lowest || byte > highest) {
-            return kReplacement;  // the byte may begin the next sequence
-        }
-        c = c << 6 | (byte & 0x3Fu);
-        ++at;
-    }
-    return c;
-}
 
 utf8proc_category_t category(char32_t c) {
     return utf8proc_category(static_cast<utf8proc_int32_t>(c));
@@ -108,7 +59,7 @@ std::u32string from_utf8(std::string_view text) {
     std::u32string points;
     points.reserve(text.size());
     for (size_t at = 0; at < text.size();) {
-        points.push_back(next_code_point(text, at));
+        points.push_back(next_code_point(text, at).value_or(kReplacement));
     }
     return points;
 }
@@ -117,11 +68,7 @@ std::string to_utf8(std::u32string_view text) {
     std::string bytes;
     bytes.reserve(text.size());
     for (const char32_t c : text) {
-        utf8proc_uint8_t buffer[4];
-        const auto n = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), buffer);
-        for (utf8proc_ssize_t i = 0; i < n; ++i) {
-            bytes.push_back(static_cast<char>(buffer[i]));
-        }
+        append_utf8(bytes, c);
     }
     return bytes;
 }

@@ -1,0 +1,22 @@
+// UTF-8 code point by code point, and the text of files that users wrote.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace flux2 {
+
+// The code point at `at`, which moves behind it. Nothing for bytes that are not UTF-8; `at` then
+// moves past the longest beginning of a sequence, or past one byte that begins none.
+std::optional<char32_t> next_code_point(std::string_view text, size_t& at);
+
+// The code point must be valid.
+void append_utf8(std::string& text, char32_t c);
+
+// What a text file holds, as UTF-8 without a byte-order mark: UTF-8, or UTF-16 that begins with
+// its mark. Throws bad_file, naming the file and the line, for anything else.
+std::string decode_text_file(std::string_view bytes, const std::string& file);
+
+}  // namespace flux2
