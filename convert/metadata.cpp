@@ -8,6 +8,8 @@
 #include "store/tokenizer_file.hpp"
 #include "tokenizer_metadata.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>

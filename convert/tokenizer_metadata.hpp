@@ -3,7 +3,7 @@
 
 #include "store/metadata.hpp"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <filesystem>
 #include <string>

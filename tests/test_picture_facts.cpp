@@ -4,6 +4,7 @@
 #include "cli.hpp"
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 namespace flux2::cli {
 namespace {

@@ -19,6 +19,7 @@
 #include "type_speed.hpp"
 
 #include <cxxopts.hpp>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>

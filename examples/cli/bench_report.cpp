@@ -1,5 +1,7 @@
 #include "bench_report.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <iomanip>
 #include <sstream>
 

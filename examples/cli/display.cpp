@@ -2,6 +2,8 @@
 
 #include "base/system.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <iomanip>

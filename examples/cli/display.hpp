@@ -5,7 +5,7 @@
 #include <flux2/flux2.hpp>
 #include "options.hpp"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <chrono>
 #include <filesystem>

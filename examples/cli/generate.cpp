@@ -10,6 +10,8 @@
 #include "picture_facts.hpp"
 #include "session.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <iostream>
 #include <new>

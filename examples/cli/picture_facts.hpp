@@ -6,7 +6,7 @@
 #include "model_hash.hpp"
 #include "options.hpp"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <filesystem>
 #include <map>

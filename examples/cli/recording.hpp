@@ -6,7 +6,7 @@
 #include "store/safetensors.hpp"
 #include "store/tensor_source.hpp"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <filesystem>
 #include <iosfwd>

@@ -6,6 +6,8 @@
 #include "store/tokenizer_file.hpp"
 #include "text/tekken.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <span>
 #include <string>
 #include <utility>

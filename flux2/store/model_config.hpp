@@ -3,7 +3,7 @@
 
 #include "store/tensor_source.hpp"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
 #include <string>

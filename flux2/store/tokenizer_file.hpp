@@ -2,7 +2,7 @@
 // vocab.json and merges.txt that comes with Qwen.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <filesystem>
 #include <vector>
