@@ -22,20 +22,21 @@ check_room() {
 check_room flux2/base 'base' no
 check_room flux2/image 'base|image' no
 check_room flux2/text 'base|text' no
-check_room flux2/store 'base|store' yes
-check_room flux2/compute 'base|store|compute' yes
-check_room flux2/models 'base|compute|models' yes store/inventory.hpp
-check_room flux2/pipeline 'base|image|text|store|compute|models|pipeline' yes
+check_room flux2/formats 'base|formats' yes
+check_room flux2/checkpoints 'base|formats|checkpoints' no
+check_room flux2/compute 'base|formats|checkpoints|compute' yes
+check_room flux2/models 'base|compute|models' yes checkpoints/inventory.hpp
+check_room flux2/pipeline 'base|image|text|formats|checkpoints|compute|models|pipeline' yes
 check_room flux2/c_api.cpp 'base' no
-check_room convert 'base|store' no
+check_room convert 'base|formats|checkpoints' no
 check_room examples/minimal none no
 # Of the flux2 program, what measures or compares may look inside; the rest may not.
 for file in $(ls examples/cli/*.[ch]pp | grep -vE '/(bench|flops|layout_check|op_check|profile|raw_speed|type_speed|selftest|replay|recording|model_hash)\.'); do
-    check_room "$file" base no store/json_file.hpp
+    check_room "$file" base no formats/json_file.hpp
 done
 
-# In store/ only the files about ggml's own formats know ggml.
-found=$(grep -rlE '^#include [<"](ggml|gguf)' flux2/store | grep -vE 'store/(gguf_file|gguf_writer|tensor_type)\.cpp$')
+# In formats/ only the files about ggml's own formats know ggml.
+found=$(grep -rlE '^#include [<"](ggml|gguf)' flux2/formats | grep -vE 'formats/(gguf_file|gguf_writer|tensor_type)\.cpp$')
 # Public headers know the standard library and each other.
 found+=$(grep -rnE '^#include' flux2/include | grep -vE '#include <(flux2/[a-z_]+\.(hpp|h)|[a-z_]+(\.h)?)>')
 if [ -n "$found" ]; then

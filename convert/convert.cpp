@@ -1,10 +1,10 @@
 #include "convert.hpp"
 
 #include "base/check.hpp"
+#include "checkpoints/inventory.hpp"
+#include "formats/sha256.hpp"
 #include "measured_types.hpp"
 #include "output_error.hpp"
-#include "store/inventory.hpp"
-#include "store/sha256.hpp"
 
 #include <algorithm>
 #include <future>

@@ -1,10 +1,10 @@
 // From opened checkpoints to GGUF files: plan first, then write, then verify if asked.
 #pragma once
 
+#include "checkpoints/checkpoint.hpp"
+#include "checkpoints/variant.hpp"
 #include "metadata.hpp"
 #include "quantize.hpp"
-#include "store/checkpoint.hpp"
-#include "store/variant.hpp"
 #include "type_choice.hpp"
 
 #include <atomic>

@@ -2,7 +2,7 @@
 // goes.
 #pragma once
 
-#include "store/checkpoint.hpp"
+#include "checkpoints/checkpoint.hpp"
 
 #include <filesystem>
 #include <vector>

@@ -3,9 +3,9 @@
 #include <flux2/version.hpp>
 #include "base/check.hpp"
 #include "base/file.hpp"
-#include "store/model_config.hpp"
-#include "store/text_config.hpp"
-#include "store/tokenizer_file.hpp"
+#include "checkpoints/model_config.hpp"
+#include "checkpoints/text_config.hpp"
+#include "checkpoints/tokenizer_file.hpp"
 #include "tokenizer_metadata.hpp"
 
 #include <nlohmann/json.hpp>

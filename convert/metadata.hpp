@@ -2,9 +2,9 @@
 // docs/formats.md.
 #pragma once
 
-#include "store/checkpoint.hpp"
-#include "store/inventory.hpp"
-#include "store/variant.hpp"
+#include "checkpoints/checkpoint.hpp"
+#include "checkpoints/inventory.hpp"
+#include "checkpoints/variant.hpp"
 #include "type_choice.hpp"
 
 #include <cstdint>

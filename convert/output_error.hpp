@@ -1,7 +1,7 @@
 // What a type costs a matrix: the error of its output on random inputs.
 #pragma once
 
-#include "store/checkpoint.hpp"
+#include "checkpoints/checkpoint.hpp"
 
 #include <cstdint>
 #include <span>

@@ -2,7 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/parallel.hpp"
-#include "store/tensor_source.hpp"
+#include "formats/tensor_source.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,8 @@
 // Converts tensors chunk by chunk on all cores, straight into the file, and reads them back.
 #pragma once
 
-#include "store/checkpoint.hpp"
-#include "store/gguf_writer.hpp"
+#include "checkpoints/checkpoint.hpp"
+#include "formats/gguf_writer.hpp"
 
 #include <atomic>
 #include <cstdint>

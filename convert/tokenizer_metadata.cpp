@@ -3,8 +3,8 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/split_patterns.hpp"
-#include "store/json_file.hpp"
-#include "store/tokenizer_file.hpp"
+#include "checkpoints/tokenizer_file.hpp"
+#include "formats/json_file.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
-// A tokenizer's files (store/tokenizer_file) -> the GGUF keys llama.cpp reads.
+// A tokenizer's files (checkpoints/tokenizer_file) -> the GGUF keys llama.cpp reads.
 #pragma once
 
-#include "store/metadata.hpp"
+#include "formats/metadata.hpp"
 
 #include <nlohmann/json_fwd.hpp>
 

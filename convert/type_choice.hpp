@@ -1,8 +1,8 @@
 // Which tensor gets which type.
 #pragma once
 
-#include "store/checkpoint.hpp"
-#include "store/inventory.hpp"
+#include "checkpoints/checkpoint.hpp"
+#include "checkpoints/inventory.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -1,7 +1,7 @@
 // Which candidate each matrix gets, under a limit on errors or on bytes.
 #pragma once
 
-#include "store/tensor_type.hpp"
+#include "formats/tensor_type.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/host_tensor.hpp"
-#include "store/tensor_type.hpp"
+#include "formats/tensor_type.hpp"
 #include "support.hpp"
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "small_mistral.hpp"
 
-#include "store/gguf_writer.hpp"
+#include "formats/gguf_writer.hpp"
 #include "text/unicode.hpp"
 
 #include <nlohmann/json.hpp>

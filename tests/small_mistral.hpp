@@ -2,7 +2,7 @@
 // plain loops in double precision over the weights in Hugging Face's order.
 #pragma once
 
-#include "store/metadata.hpp"
+#include "formats/metadata.hpp"
 #include "support.hpp"
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "support.hpp"
 
-#include "store/tensor_source.hpp"
+#include "formats/tensor_source.hpp"
 
 #include <doctest/doctest.h>
 

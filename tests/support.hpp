@@ -3,7 +3,7 @@
 #pragma once
 
 #include <flux2/error.hpp>
-#include "store/tensor_type.hpp"
+#include "formats/tensor_type.hpp"
 
 #include <bit>
 #include <cstddef>

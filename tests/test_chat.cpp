@@ -1,5 +1,5 @@
+#include "formats/sha256.hpp"
 #include "small_mistral.hpp"
-#include "store/sha256.hpp"
 #include "support.hpp"
 #include "text/chat.hpp"
 

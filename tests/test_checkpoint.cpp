@@ -1,4 +1,4 @@
-#include "store/checkpoint.hpp"
+#include "checkpoints/checkpoint.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

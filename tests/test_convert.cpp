@@ -2,8 +2,8 @@
 // quantizer and what diffusers recorded.
 #include <flux2/flux2.hpp>
 #include "convert.hpp"
-#include "store/sha256.hpp"
-#include "store/tensor_source.hpp"
+#include "formats/sha256.hpp"
+#include "formats/tensor_source.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

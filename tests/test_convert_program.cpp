@@ -1,6 +1,6 @@
 // flux2-convert as users run it: exit codes, messages, what is left on disk.
+#include "formats/tensor_source.hpp"
 #include "program.hpp"
-#include "store/tensor_source.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

@@ -1,10 +1,10 @@
 // Pictures through the program itself: the recorded runs of the reference from converted files, and
 // what users rely on: same seed same bytes, batches, prompt files, cache, redo, previews.
 #include <flux2/flux2.hpp>
+#include "formats/tensor_source.hpp"
 #include "image/image.hpp"
 #include "program.hpp"
 #include "small_mistral.hpp"
-#include "store/tensor_source.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

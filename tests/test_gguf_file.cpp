@@ -1,4 +1,4 @@
-#include "store/gguf_file.hpp"
+#include "formats/gguf_file.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
-#include "store/gguf_file.hpp"
-#include "store/gguf_writer.hpp"
+#include "formats/gguf_file.hpp"
+#include "formats/gguf_writer.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

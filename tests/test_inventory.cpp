@@ -1,5 +1,5 @@
-#include "store/gguf_writer.hpp"
-#include "store/inventory.hpp"
+#include "checkpoints/inventory.hpp"
+#include "formats/gguf_writer.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

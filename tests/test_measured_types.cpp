@@ -1,7 +1,7 @@
 // --target-size and --max-error on the bundled model and on hand-made ones, as users run them.
 #include "convert.hpp"
+#include "formats/tensor_source.hpp"
 #include "program.hpp"
-#include "store/tensor_source.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

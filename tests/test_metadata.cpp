@@ -1,4 +1,4 @@
-#include "store/metadata.hpp"
+#include "formats/metadata.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 #include "base/file.hpp"
 #include "base/random.hpp"
-#include "store/safetensors.hpp"
+#include "formats/safetensors.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 // Files that are not of FLUX.2 are named for what they are. The marks are tensor names as the
 // models' own repositories have them.
-#include "store/checkpoint.hpp"
-#include "store/recognise.hpp"
+#include "checkpoints/checkpoint.hpp"
+#include "checkpoints/recognise.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

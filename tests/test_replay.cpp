@@ -1,8 +1,8 @@
 // flux2 selftest --replay: recorded runs of the tiny model with the files that come with us, and
 // what must fail when a setting, a picture or the model is another one.
+#include "formats/tensor_source.hpp"
 #include "program.hpp"
 #include "recording.hpp"
-#include "store/tensor_source.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

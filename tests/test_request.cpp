@@ -1,7 +1,7 @@
 // Defaults and refusals of requests, by the rules in the reference's programs.
 #include <flux2/log.hpp>
+#include "formats/safetensors.hpp"
 #include "pipeline/request.hpp"
-#include "store/safetensors.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

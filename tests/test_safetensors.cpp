@@ -1,4 +1,4 @@
-#include "store/safetensors.hpp"
+#include "formats/safetensors.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 // Tensors with separate scales, scheme by scheme: codes and scales are chosen here, and so are the
 // values they stand for, by the formulas of the formats.
+#include "checkpoints/checkpoint.hpp"
 #include "scaled_files.hpp"
-#include "store/checkpoint.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // flux2 selftest on the recordings that come with it: every network and whole runs against the
 // reference, in the types people use.
+#include "formats/tensor_source.hpp"
 #include "program.hpp"
-#include "store/tensor_source.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "store/tensor_names.hpp"
+#include "checkpoints/tensor_names.hpp"
 
 #include <doctest/doctest.h>
 

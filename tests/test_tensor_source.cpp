@@ -1,4 +1,4 @@
-#include "store/tensor_source.hpp"
+#include "formats/tensor_source.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

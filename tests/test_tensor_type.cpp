@@ -1,4 +1,4 @@
-#include "store/tensor_type.hpp"
+#include "formats/tensor_type.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

@@ -1,9 +1,9 @@
 // dev's text encoder against plain loops in double precision; klein's is in the recordings that
 // test_selftest compares with.
+#include "checkpoints/text_config.hpp"
 #include "models/text_encoder.hpp"
 #include "scaled_files.hpp"
 #include "small_mistral.hpp"
-#include "store/text_config.hpp"
 
 #include <doctest/doctest.h>
 

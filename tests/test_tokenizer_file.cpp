@@ -1,5 +1,5 @@
 // The pair vocab.json and merges.txt says what the tokenizer.json of the same data says.
-#include "store/tokenizer_file.hpp"
+#include "checkpoints/tokenizer_file.hpp"
 #include "support.hpp"
 #include "text/chat.hpp"
 #include "tokenizer_metadata.hpp"

@@ -1,4 +1,4 @@
-#include "store/variant.hpp"
+#include "checkpoints/variant.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

@@ -2,10 +2,10 @@
 // runs and converts like the plain file with the same values, and each broken one is refused in
 // words.
 #include <flux2/flux2.hpp>
+#include "checkpoints/checkpoint.hpp"
 #include "cli.hpp"
+#include "formats/gguf_writer.hpp"
 #include "scaled_files.hpp"
-#include "store/checkpoint.hpp"
-#include "store/gguf_writer.hpp"
 
 #include <doctest/doctest.h>
 #include <ggml.h>

@@ -2,8 +2,8 @@
 #include "compute/graph.hpp"
 #include "compute/ops.hpp"
 #include "compute/weights.hpp"
-#include "store/safetensors.hpp"
-#include "store/tensor_type.hpp"
+#include "formats/safetensors.hpp"
+#include "formats/tensor_type.hpp"
 #include "support.hpp"
 
 #include <doctest/doctest.h>

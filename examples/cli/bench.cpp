@@ -5,7 +5,9 @@
 #include "base/parse_number.hpp"
 #include "base/random.hpp"
 #include "bench_report.hpp"
+#include "checkpoints/text_config.hpp"
 #include "flops.hpp"
+#include "formats/tensor_type.hpp"
 #include "models/text_encoder.hpp"
 #include "models/tiny_autoencoder.hpp"
 #include "models/transformer.hpp"
@@ -14,8 +16,6 @@
 #include "profile.hpp"
 #include "raw_speed.hpp"
 #include "stopwatch.hpp"
-#include "store/tensor_type.hpp"
-#include "store/text_config.hpp"
 #include "type_speed.hpp"
 
 #include <cxxopts.hpp>

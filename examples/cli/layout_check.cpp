@@ -4,7 +4,7 @@
 #include "compute/cpu/q8_linear.hpp"
 #include "compute/graph.hpp"
 #include "compute/ops.hpp"
-#include "store/tensor_type.hpp"
+#include "formats/tensor_type.hpp"
 
 #include <array>
 #include <cstddef>

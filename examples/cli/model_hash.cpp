@@ -3,9 +3,9 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
-#include "store/json_file.hpp"
-#include "store/sha256.hpp"
-#include "store/tensor_source.hpp"
+#include "formats/json_file.hpp"
+#include "formats/sha256.hpp"
+#include "formats/tensor_source.hpp"
 
 #include <nlohmann/json.hpp>
 

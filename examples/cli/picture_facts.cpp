@@ -2,7 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
-#include "store/json_file.hpp"
+#include "formats/json_file.hpp"
 
 #include <algorithm>
 #include <array>

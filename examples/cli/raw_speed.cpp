@@ -4,8 +4,8 @@
 #include "base/random.hpp"
 #include "compute/cpu/q8_linear.hpp"
 #include "compute/graph.hpp"
+#include "formats/tensor_type.hpp"
 #include "stopwatch.hpp"
-#include "store/tensor_type.hpp"
 
 #include <ggml-cpp.h>
 

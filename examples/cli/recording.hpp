@@ -3,8 +3,8 @@
 
 #include "base/host_tensor.hpp"
 #include "compute/backend.hpp"
-#include "store/safetensors.hpp"
-#include "store/tensor_source.hpp"
+#include "formats/safetensors.hpp"
+#include "formats/tensor_source.hpp"
 
 #include <nlohmann/json_fwd.hpp>
 

@@ -3,6 +3,8 @@
 #include <flux2/image.hpp>
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "formats/json_file.hpp"
+#include "formats/tensor_type.hpp"
 #include "image/image.hpp"
 #include "model_choice.hpp"
 #include "pipeline/denoise.hpp"
@@ -12,8 +14,6 @@
 #include "pipeline/prompt.hpp"
 #include "pipeline/request.hpp"
 #include "pipeline/sampler.hpp"
-#include "store/json_file.hpp"
-#include "store/tensor_type.hpp"
 
 #include <cmath>
 #include <optional>

@@ -6,6 +6,7 @@
 #include "base/parse_number.hpp"
 #include "base/system.hpp"
 #include "cancel.hpp"
+#include "checkpoints/text_config.hpp"
 #include "image/image.hpp"
 #include "models/text_encoder.hpp"
 #include "models/transformer.hpp"
@@ -17,7 +18,6 @@
 #include "pipeline/sampler.hpp"
 #include "recording.hpp"
 #include "replay.hpp"
-#include "store/text_config.hpp"
 
 #include <cxxopts.hpp>
 

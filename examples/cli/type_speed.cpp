@@ -1,8 +1,8 @@
 #include "type_speed.hpp"
 
 #include "base/random.hpp"
+#include "formats/tensor_type.hpp"
 #include "raw_speed.hpp"
-#include "store/tensor_type.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -2,9 +2,9 @@
 // file, then loaded in one go. Nothing of a graph exists before every shape is known to be right.
 #pragma once
 
+#include "checkpoints/checkpoint.hpp"
 #include "compute/backend.hpp"
 #include "compute/block_stream.hpp"
-#include "store/checkpoint.hpp"
 
 #include <ggml-cpp.h>
 

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "base/host_tensor.hpp"
+#include "checkpoints/inventory.hpp"
 #include "compute/graph.hpp"
 #include "compute/weights.hpp"
-#include "store/inventory.hpp"
 
 #include <cstdint>
 #include <memory>

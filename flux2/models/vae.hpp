@@ -3,10 +3,10 @@
 #pragma once
 
 #include "base/host_tensor.hpp"
+#include "checkpoints/inventory.hpp"
 #include "compute/graph.hpp"
 #include "compute/picture_ops.hpp"
 #include "compute/weights.hpp"
-#include "store/inventory.hpp"
 
 #include <array>
 #include <cstdint>

@@ -2,8 +2,8 @@
 #include <flux2/flux2.hpp>
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "checkpoints/recognise.hpp"
 #include "pipeline/model_files.hpp"
-#include "store/recognise.hpp"
 
 #include <algorithm>
 #include <array>

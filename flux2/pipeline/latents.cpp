@@ -1,7 +1,7 @@
 #include "pipeline/latents.hpp"
 
 #include "base/check.hpp"
-#include "store/tensor_source.hpp"
+#include "formats/tensor_source.hpp"
 
 namespace flux2 {
 namespace {

@@ -1,7 +1,7 @@
 #include "pipeline/memory_plan.hpp"
 
 #include "base/check.hpp"
-#include "store/tensor_type.hpp"
+#include "formats/tensor_type.hpp"
 
 #include <algorithm>
 #include <filesystem>

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <flux2/flux2.hpp>
-#include "store/checkpoint.hpp"
-#include "store/inventory.hpp"
-#include "store/text_config.hpp"
-#include "store/variant.hpp"
+#include "checkpoints/checkpoint.hpp"
+#include "checkpoints/inventory.hpp"
+#include "checkpoints/text_config.hpp"
+#include "checkpoints/variant.hpp"
 
 #include <optional>
 #include <string>

@@ -1,9 +1,9 @@
 #include "pipeline/model_files.hpp"
 
 #include "base/check.hpp"
+#include "checkpoints/inventory.hpp"
+#include "checkpoints/text_config.hpp"
 #include "pipeline/prompt.hpp"
-#include "store/inventory.hpp"
-#include "store/text_config.hpp"
 
 #include <algorithm>
 #include <array>

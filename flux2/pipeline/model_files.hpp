@@ -2,8 +2,8 @@
 #pragma once
 
 #include <flux2/flux2.hpp>
-#include "store/checkpoint.hpp"
-#include "store/variant.hpp"
+#include "checkpoints/checkpoint.hpp"
+#include "checkpoints/variant.hpp"
 
 #include <optional>
 

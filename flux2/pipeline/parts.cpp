@@ -1,7 +1,7 @@
 #include "pipeline/parts.hpp"
 
 #include "base/system.hpp"
-#include "store/tensor_type.hpp"
+#include "formats/tensor_type.hpp"
 
 #include <chrono>
 

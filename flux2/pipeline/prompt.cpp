@@ -2,8 +2,8 @@
 
 #include "base/check.hpp"
 #include "base/hash.hpp"
-#include "store/inventory.hpp"
-#include "store/tokenizer_file.hpp"
+#include "checkpoints/inventory.hpp"
+#include "checkpoints/tokenizer_file.hpp"
 #include "text/tekken.hpp"
 
 #include <nlohmann/json.hpp>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/host_tensor.hpp"
+#include "checkpoints/checkpoint.hpp"
 #include "models/text_encoder.hpp"
-#include "store/checkpoint.hpp"
 #include "text/chat.hpp"
 #include "text/tokenizer.hpp"
 
@@ -14,8 +14,8 @@
 namespace flux2 {
 
 // The tokenizer inside a GGUF file; for a safetensors checkpoint the one inside (ComfyUI's
-// Mistral), else the one beside it or in ../tokenizer (store/tokenizer_file). Throws bad_file, with
-// what to do, when there is none.
+// Mistral), else the one beside it or in ../tokenizer (checkpoints/tokenizer_file). Throws
+// bad_file, with what to do, when there is none.
 Tokenizer load_tokenizer(const Checkpoint& text_encoder);
 
 // A hash of everything that load_tokenizer reads.

@@ -3,8 +3,8 @@
 #include "base/check.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
-#include "store/safetensors.hpp"
-#include "store/tensor_source.hpp"
+#include "formats/safetensors.hpp"
+#include "formats/tensor_source.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,6 @@
 // Speed of our conversion of rows beside ggml's quantizer called directly, one core, interleaved,
 // best of five. Called by `make bench`.
-#include "store/tensor_type.hpp"
+#include "formats/tensor_type.hpp"
 
 #include <ggml.h>
 

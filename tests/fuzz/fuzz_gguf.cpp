@@ -1,6 +1,6 @@
 // Feeds arbitrary bytes to parse_gguf: an Error is a fine answer, anything else is a finding.
 #include <flux2/error.hpp>
-#include "store/gguf_file.hpp"
+#include "formats/gguf_file.hpp"
 #include "touch_tensors.hpp"
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Feeds arbitrary bytes to parse_safetensors: an Error is a fine answer, anything else is a
 // finding.
 #include <flux2/error.hpp>
-#include "store/safetensors.hpp"
+#include "formats/safetensors.hpp"
 #include "touch_tensors.hpp"
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // What both fuzz targets do with a directory that parsed: read what it points at.
 #pragma once
 
-#include "store/tensor_directory.hpp"
+#include "formats/tensor_directory.hpp"
 
 namespace flux2::fuzz {
 

@@ -1,0 +1,90 @@
+// A model part as found on disk, under our tensor names: what it is, and its tensors ready to read,
+// fused and reordered where the file has them in another layout.
+#pragma once
+
+#include "checkpoints/recognise.hpp"
+#include "checkpoints/scaled_weights.hpp"
+#include "checkpoints/weight_schemes.hpp"
+#include "formats/tensor_source.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace flux2 {
+
+// A run of rows that lies in one piece in a file.
+struct Piece {
+    TensorType type = TensorType::f32;
+    int64_t n_elements = 0;
+    std::span<const std::byte> bytes;
+    // For types with scales in other tensors: the whole matrix, and where in it this run begins.
+    const ScaledMatrix* scaled = nullptr;
+    int64_t first = 0;
+};
+
+struct ModelTensor {
+    std::string name;  // ours
+    Shape shape;
+    std::vector<Piece> pieces;  // in the order of the rows
+
+    // The type of all pieces; the first one's when they differ.
+    TensorType type() const { return pieces.front().type; }
+    bool same_type_throughout() const;
+    // The stretch of n elements from element `first` on, as pieces. For block types both ends must
+    // lie on block borders.
+    std::vector<Piece> stretch(int64_t first, int64_t n) const;
+    // The same stretch as F32 values.
+    void read_f32(int64_t first, std::span<float> out) const;
+};
+
+// One component, opened and recognised by its tensor names. Move-only; owns the mapped files.
+class Checkpoint {
+  public:
+    // Of a file with several parts the wanted one is taken; when it is not there, or none is
+    // wanted, the first. Throws bad_file for anything that is not a part of FLUX.2; unsupported,
+    // saying what it is, when that is known.
+    static Checkpoint open(const std::filesystem::path& path,
+                           std::optional<Component> wanted = std::nullopt);
+    // Every part of a file.
+    static std::vector<Checkpoint> open_all(const std::filesystem::path& path);
+    explicit Checkpoint(TensorSource source, std::optional<Component> wanted = std::nullopt);
+
+    Component component() const { return component_; }
+    Naming naming() const { return naming_; }
+    const TensorSource& source() const { return source_; }
+    std::string file() const { return source_.path().string(); }
+    // All parts that the file holds, this one among them.
+    const std::vector<Component>& components_of_file() const { return components_of_file_; }
+
+    const std::vector<ModelTensor>& tensors() const { return tensors_; }
+    const ModelTensor* find(std::string_view name) const;
+    // Throws bad_file naming the tensor when it is missing.
+    const ModelTensor& get(std::string_view name) const;
+    int64_t n_parameters() const;
+    // Of a text encoder: Qwen3 normalises queries and keys, Mistral does not.
+    bool normalises_queries() const;
+
+  private:
+    struct Parts;
+    std::vector<const TensorInfo*> tensors_of(const RecognisedPart& part) const;
+    void collect_tensors(const RecognisedPart& part);
+    void interleave_queries_and_keys();
+    ModelTensor assemble(const std::string& name, const Parts& parts, const WeightSchemes& schemes);
+
+    TensorSource source_;
+    Component component_;
+    Naming naming_;
+    std::vector<Component> components_of_file_;
+    std::vector<std::unique_ptr<const ScaledMatrix>> scaled_;
+    std::vector<ModelTensor> tensors_;
+    std::unordered_map<std::string, size_t> index_;
+};
+
+}  // namespace flux2

@@ -1,0 +1,53 @@
+// GGUF, writing: the layout is fixed first, then bytes stream in, then the file appears at once.
+#pragma once
+
+#include "base/file.hpp"
+#include "formats/tensor_directory.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace flux2 {
+
+struct GgufTensor {
+    std::string name;
+    TensorType type = TensorType::f32;  // a ggml type
+    Shape shape;
+};
+
+// Where everything lies in a GGUF file with this metadata and these tensors.
+struct GgufLayout {
+    std::vector<std::byte> header;         // everything before the data
+    std::vector<uint64_t> tensor_offsets;  // from the start of the file, one per tensor
+    uint64_t file_bytes = 0;
+};
+
+GgufLayout lay_out_gguf(const Metadata& metadata, const std::vector<GgufTensor>& tensors);
+
+// Writes one file under a temporary name beside its final one; finish() syncs and renames it.
+// Destroyed before that, it removes the temporary file and the final name is untouched.
+class GgufWriter {
+  public:
+    // Throws out_of_disk when the file would not fit.
+    GgufWriter(const std::filesystem::path& path, const Metadata& metadata,
+               std::vector<GgufTensor> tensors);
+
+    // Puts bytes into tensor number `tensor`, `offset` bytes after its start. Threads may call this
+    // at the same time for different places.
+    void write(size_t tensor, uint64_t offset, std::span<const std::byte> bytes);
+
+    // `metadata` may differ from the constructor's in values, but must take the same space.
+    void finish(const Metadata& metadata);
+
+    uint64_t file_bytes() const { return layout_.file_bytes; }
+
+  private:
+    std::vector<GgufTensor> tensors_;
+    GgufLayout layout_;
+    AtomicFile file_;
+};
+
+}  // namespace flux2

@@ -1,0 +1,33 @@
+// Safetensors: 8 bytes header length, a JSON header, then raw data (format:
+// huggingface/safetensors).
+#pragma once
+
+#include "formats/tensor_directory.hpp"
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace flux2 {
+
+// Reads and checks the header of a file mapped at `bytes`; `file` names it in errors.
+// Throws bad_file before anything of a claimed size is allocated.
+TensorDirectory parse_safetensors(const std::string& file, std::span<const std::byte> bytes);
+
+// A tensor of floats to be written; its shape is in PyTorch's order, slowest first.
+struct FloatTensor {
+    std::string name;
+    std::vector<int64_t> shape;
+    std::vector<float> values;
+};
+
+// Writes an F32 file; it appears whole or not at all.
+void write_safetensors(const std::filesystem::path& path, const std::vector<FloatTensor>& tensors);
+
+// The index of a sharded checkpoint: tensor name -> file name beside the index.
+// Throws bad_file for broken JSON, duplicate names and file names that leave the folder.
+std::map<std::string, std::string> read_shard_index(const std::filesystem::path& index);
+
+}  // namespace flux2

@@ -1,0 +1,61 @@
+// What a tensor file says it holds: names, types, shapes and where the bytes lie.
+#pragma once
+
+#include "formats/metadata.hpp"
+#include "formats/tensor_type.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace flux2 {
+
+// Sizes in ggml's order, ne[0] running fastest: PyTorch's [out, in] is {in, out} here.
+struct Shape {
+    static constexpr int kMaxDims = 4;
+
+    int n_dims = 0;  // 0 for a single value
+    std::array<int64_t, kMaxDims> ne = {1, 1, 1, 1};
+
+    Shape() = default;
+    Shape(std::initializer_list<int64_t> sizes);
+
+    int64_t elements() const { return ne[0] * ne[1] * ne[2] * ne[3]; }
+    int64_t rows() const { return ne[1] * ne[2] * ne[3]; }
+    bool operator==(const Shape& other) const { return ne == other.ne; }
+};
+
+// Equal but for dimensions of 1: [C, C] and [1, 1, C, C] hold the same bytes.
+bool same_sizes(const Shape& a, const Shape& b);
+
+// "[3072, 128]", fastest first.
+std::string to_string(const Shape& shape);
+
+struct TensorInfo {
+    std::string name;
+    TensorType type = TensorType::f32;
+    Shape shape;
+    std::span<const std::byte> bytes;  // lies in the mapped file
+};
+
+// A validated directory: every tensor's bytes lie inside the file, have the size its type and
+// shape need, and overlap no other tensor's.
+struct TensorDirectory {
+    std::vector<TensorInfo> tensors;
+    Metadata metadata;
+};
+
+// The checks both formats share. `where` is "FILE: tensor NAME". Each throws bad_file.
+void check_name(const std::string& where, const std::string& name);
+void check_dims(const std::string& where, uint64_t n_dims);
+// Appends a dimension; refuses a negative size or a product that overflows.
+void append_dim_slowest(const std::string& where, Shape& shape, int64_t size);
+// Elements in whole blocks -> bytes; refuses rows that split a block and products that overflow.
+uint64_t checked_data_bytes(const std::string& where, TensorType type, const Shape& shape);
+void check_no_overlap(const std::string& file, const std::vector<TensorInfo>& tensors);
+
+}  // namespace flux2
