@@ -8,7 +8,7 @@
 #include <flux2/flux2.hpp>
 #include "base/check.hpp"
 #include "base/guarded_main.hpp"
-#include "picture_book.hpp"
+#include "support/picture_book.hpp"
 
 #include <cstdlib>
 #include <filesystem>

@@ -5,12 +5,12 @@
 #include "base/check.hpp"
 #include "base/guarded_main.hpp"
 #include "base/log.hpp"
-#include "bench.hpp"
-#include "cancel.hpp"
-#include "generate.hpp"
-#include "inspect.hpp"
-#include "plan.hpp"
-#include "selftest.hpp"
+#include "commands/generate.hpp"
+#include "commands/inspect.hpp"
+#include "commands/plan.hpp"
+#include "common/cancel.hpp"
+#include "measure/bench.hpp"
+#include "verify/selftest.hpp"
 
 #include <cxxopts.hpp>
 

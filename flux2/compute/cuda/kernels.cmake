@@ -22,10 +22,10 @@ foreach(kernels flux2_kernels flux2_hopper_kernels)
     target_link_libraries(${kernels} PRIVATE CUDA::cudart)
 endforeach()
 
-target_sources(flux2 PRIVATE
-    compute/cuda/backend.cpp compute/cuda/kernel_table.cpp
-    $<TARGET_OBJECTS:flux2_kernels> $<TARGET_OBJECTS:flux2_hopper_kernels>)
-target_compile_definitions(flux2 PRIVATE FLUX2_KERNELS)
+target_sources(flux2_compute PRIVATE compute/cuda/backend.cpp compute/cuda/kernel_table.cpp)
+target_compile_definitions(flux2_compute PRIVATE FLUX2_KERNELS)
+target_link_libraries(flux2_compute PRIVATE flux2_ggml_backend CUDA::cudart CUDA::cublas)
+
+target_sources(flux2 PRIVATE $<TARGET_OBJECTS:flux2_kernels> $<TARGET_OBJECTS:flux2_hopper_kernels>)
 set_target_properties(flux2 PROPERTIES CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
-target_link_libraries(flux2 PRIVATE
-    $<BUILD_INTERFACE:flux2_ggml_backend> $<BUILD_INTERFACE:CUDA::cudart> $<BUILD_INTERFACE:CUDA::cublas>)
+target_link_libraries(flux2 PRIVATE $<BUILD_INTERFACE:CUDA::cudart> $<BUILD_INTERFACE:CUDA::cublas>)

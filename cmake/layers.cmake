@@ -1,0 +1,34 @@
+# What a target may include of our own code is what it is given here: a folder of links to the layers below it. A forbidden
+# include does not compile. docs/architecture.md has the table.
+
+# flux2_sees(TARGET FOLDER...): folders relative to the project, included by their last name: flux2/base as "base/...".
+function(flux2_sees target)
+    set(view ${PROJECT_BINARY_DIR}/layers/${target})
+    file(REMOVE_RECURSE ${view})
+    file(MAKE_DIRECTORY ${view})
+    foreach(folder IN LISTS ARGN)
+        get_filename_component(name ${folder} NAME)
+        file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${view}/${name} RESULT failed SYMBOLIC)
+        if(failed)
+            # Without links (Windows outside its developer mode) everything can be seen; other machines find what is forbidden.
+            get_filename_component(parent ${folder} DIRECTORY)
+            target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/${parent})
+        endif()
+    endforeach()
+    target_include_directories(${target} PRIVATE ${view})
+endfunction()
+
+# flux2_layer(NAME USES layer... SOURCES file... LIBRARIES target...): the layer flux2/NAME as objects of the library, which
+# sees the layers it uses, itself and the public headers.
+function(flux2_layer name)
+    cmake_parse_arguments(layer "" "" "USES;SOURCES;LIBRARIES" ${ARGN})
+    list(TRANSFORM layer_SOURCES PREPEND ${name}/)
+    add_library(flux2_${name} OBJECT ${layer_SOURCES})
+    set(folders ${name} ${layer_USES})
+    list(TRANSFORM folders PREPEND flux2/)
+    flux2_sees(flux2_${name} ${folders})
+    target_include_directories(flux2_${name} PRIVATE ${PROJECT_SOURCE_DIR}/flux2/include)
+    target_compile_features(flux2_${name} PUBLIC cxx_std_20)
+    target_link_libraries(flux2_${name} PRIVATE flux2_warnings ${layer_LIBRARIES})
+    set_property(GLOBAL APPEND PROPERTY FLUX2_LAYERS flux2_${name})
+endfunction()

@@ -1,0 +1,201 @@
+#include "commands/display.hpp"
+
+#include "base/system.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <iostream>
+#include <sstream>
+
+namespace flux2::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string stage_name(const Step& step) {
+    return step.what.empty() ? to_string(step.stage)
+                             : std::string(to_string(step.stage)) + " the " + step.what;
+}
+
+const char* level_name(LogLevel level) {
+    return level == LogLevel::error     ? "error"
+           : level == LogLevel::warning ? "warning"
+           : level == LogLevel::info    ? "info"
+                                        : "debug";
+}
+
+nlohmann::json to_json(const Timings& t) {
+    return {{"load", t.load},
+            {"encode_prompt", t.encode_prompt},
+            {"encode_references", t.encode_references},
+            {"denoise", t.denoise},
+            {"decode", t.decode}};
+}
+
+double total(const Timings& t) {
+    return t.load + t.encode_prompt + t.encode_references + t.denoise + t.decode;
+}
+
+}  // namespace
+
+std::string readable_seconds(double seconds) {
+    std::ostringstream text;
+    if (seconds < 60) {
+        text << std::fixed << std::setprecision(1) << seconds << " s";
+    } else {
+        const auto whole = static_cast<int64_t>(seconds);
+        text << whole / 60 << ":" << std::setw(2) << std::setfill('0') << whole % 60 << " min";
+    }
+    return text.str();
+}
+
+std::string bar_line(const Step& step, const std::string& count, double seconds) {
+    constexpr int kWidth = 24;
+    std::ostringstream line;
+    if (!count.empty()) {
+        line << count << "  ";
+    }
+    line << stage_name(step);
+    if (step.stage == Stage::load) {
+        line << " ...";
+        return line.str();
+    }
+    const double share = std::clamp(step.share, 0.0, 1.0);
+    const int filled = static_cast<int>(std::lround(share * kWidth));
+    line << "  [" << std::string(static_cast<size_t>(filled), '=')
+         << std::string(static_cast<size_t>(kWidth - filled), ' ') << "]";
+    if (step.n_steps > 0) {
+        line << " " << step.step << "/" << step.n_steps;
+    }
+    if (share > 0) {
+        line << "  " << readable_seconds(seconds * (1 - share) / share) << " left";
+    }
+    return line.str();
+}
+
+Display::Display(OutputStyle style, bool verbose)
+    : style_(style), verbose_(verbose), terminal_(stderr_is_terminal()) {}
+
+Display::~Display() {
+    clear_bar();
+}
+
+void Display::clear_bar() {
+    if (bar_stands_) {
+        std::cerr << "\r\033[K" << std::flush;
+        bar_stands_ = false;
+    }
+}
+
+void Display::event(const nlohmann::json& event) const {
+    // Prompts may hold anything; what is no UTF-8 is replaced.
+    std::cout << event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+}
+
+void Display::step(const Step& step, const std::string& count) {
+    const auto now = Clock::now();
+    if (step.stage != stage_ || step.what != what_ || stage_start_ == Clock::time_point()) {
+        stage_ = step.stage;
+        what_ = step.what;
+        stage_start_ = now;
+        steps_told_ = 0;
+        last_drawn_ = {};
+        if (style_ == OutputStyle::text && !terminal_) {
+            std::cerr << (count.empty() ? "" : count + "  ") << stage_name(step) << std::endl;
+        }
+    }
+    const double seconds = std::chrono::duration<double>(now - stage_start_).count();
+    if (style_ == OutputStyle::json) {
+        event({{"event", "progress"},
+               {"stage", to_string(step.stage)},
+               {"what", step.what},
+               {"share", step.share},
+               {"step", step.step},
+               {"steps", step.n_steps},
+               {"seconds", seconds}});
+    } else if (style_ == OutputStyle::text && terminal_) {
+        constexpr auto kBetween = std::chrono::milliseconds(100);
+        if (now - last_drawn_ >= kBetween) {
+            last_drawn_ = now;
+            std::cerr << "\r\033[K" << bar_line(step, count, seconds) << std::flush;
+            bar_stands_ = true;
+        }
+    } else if (style_ == OutputStyle::text) {
+        plain_step(step, seconds);
+    }
+}
+
+void Display::plain_step(const Step& step, double seconds) {
+    if (step.step > steps_told_) {
+        steps_told_ = step.step;
+        std::cerr << "  step " << step.step << "/" << step.n_steps << "  "
+                  << readable_seconds(seconds) << std::endl;
+    }
+}
+
+void Display::picture(const std::filesystem::path& file, const Result& result,
+                      const nlohmann::json& facts) {
+    clear_bar();
+    stage_start_ = {};
+    if (style_ == OutputStyle::json) {
+        nlohmann::json done = facts;
+        done["event"] = "picture";
+        done["file"] = file.string();
+        done["seconds"] = to_json(result.timings);
+        done["prompt_cached"] = result.prompt_cached;
+        done["device_peak_bytes"] = result.device_peak;
+        done["host_peak_bytes"] = result.host_peak;
+        event(done);
+        return;
+    }
+    if (style_ == OutputStyle::quiet) {
+        return;
+    }
+    const Timings& t = result.timings;
+    std::cout << file.string() << ": " << result.image.width << "x" << result.image.height
+              << ", seed " << result.seed << ", " << result.steps << " steps, "
+              << readable_seconds(total(t)) << " (load " << readable_seconds(t.load) << ", prompt "
+              << (result.prompt_cached ? "cached" : readable_seconds(t.encode_prompt));
+    if (t.encode_references > 0.01) {
+        std::cout << ", references " << readable_seconds(t.encode_references);
+    }
+    std::cout << ", denoise " << readable_seconds(t.denoise) << ", decode "
+              << readable_seconds(t.decode) << ")" << std::endl;
+}
+
+void Display::message(LogLevel level, const std::string& line) {
+    if (level == LogLevel::debug || (level == LogLevel::info && !verbose_) ||
+        (level == LogLevel::warning && !warned_.insert(line).second)) {
+        return;
+    }
+    tell(level, line);
+}
+
+void Display::note(const std::string& line) {
+    tell(LogLevel::info, line);
+}
+
+void Display::tell(LogLevel level, const std::string& line) {
+    if (style_ == OutputStyle::json) {
+        event({{"event", "message"}, {"level", level_name(level)}, {"text", line}});
+        return;
+    }
+    if (style_ == OutputStyle::quiet && level != LogLevel::error) {
+        return;
+    }
+    clear_bar();
+    std::cerr << "flux2: " << (level == LogLevel::info ? "" : level_name(level))
+              << (level == LogLevel::info ? "" : ": ") << line << std::endl;
+}
+
+void Display::error(int code, const std::string& line) {
+    clear_bar();
+    if (style_ == OutputStyle::json) {
+        event({{"event", "error"}, {"code", code}, {"text", line}});
+    }
+}
+
+}  // namespace flux2::cli

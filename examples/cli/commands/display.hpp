@@ -1,0 +1,61 @@
+// What the user sees while pictures are made: bars on a terminal, plain lines elsewhere, or events
+// as JSON for programs.
+#pragma once
+
+#include <flux2/flux2.hpp>
+#include "common/options.hpp"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <chrono>
+#include <filesystem>
+#include <set>
+#include <string>
+
+namespace flux2::cli {
+
+class Display {
+  public:
+    Display(OutputStyle style, bool verbose);
+    ~Display();  // ends a bar that stands
+    Display(const Display&) = delete;
+    Display& operator=(const Display&) = delete;
+
+    // A step of the current picture. `count` is "2/10" when there are several.
+    void step(const Step& step, const std::string& count);
+    // A picture is written; `facts` is what is stored with it.
+    void picture(const std::filesystem::path& file, const Result& result,
+                 const nlohmann::json& facts);
+    // A line of the library's log; the same warning is told once.
+    void message(LogLevel level, const std::string& line);
+    // A line for everybody but the quiet.
+    void note(const std::string& line);
+    void error(int code, const std::string& line);
+
+    bool quiet() const { return style_ != OutputStyle::text; }
+
+  private:
+    void tell(LogLevel level, const std::string& line);
+    void event(const nlohmann::json& event) const;
+    void clear_bar();
+    void plain_step(const Step& step, double seconds);
+
+    OutputStyle style_;
+    bool verbose_;
+    bool terminal_;
+    bool bar_stands_ = false;
+    Stage stage_ = Stage::load;
+    std::string what_;
+    std::set<std::string> warned_;
+    int steps_told_ = 0;
+    std::chrono::steady_clock::time_point stage_start_;
+    std::chrono::steady_clock::time_point last_drawn_;
+};
+
+// "denoising  [============            ] 2/4  12.0 s left"
+std::string bar_line(const Step& step, const std::string& count, double seconds);
+
+// "1.2 s", "3:05 min"
+std::string readable_seconds(double seconds);
+
+}  // namespace flux2::cli

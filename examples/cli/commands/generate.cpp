@@ -1,0 +1,306 @@
+#include "commands/generate.hpp"
+
+#include "base/check.hpp"
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "base/system.hpp"
+#include "base/utf8.hpp"
+#include "commands/session.hpp"
+#include "common/cancel.hpp"
+#include "common/model_choice.hpp"
+#include "common/picture_facts.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <iostream>
+#include <new>
+#include <random>
+#include <sstream>
+#include <utility>
+
+namespace flux2::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxPromptFileBytes = 16 << 20;
+constexpr size_t kMaxPictures = 1'000'000;  // of one run
+// Prompts that are encoded ahead in one go; the library holds as many.
+constexpr size_t kPromptsAhead = 8;
+
+LoadOptions with_cancel(LoadOptions load) {
+    load.cancel = &cancel_requested;
+    return load;
+}
+
+std::string read_standard_input() {
+    const EndsAtOnce while_waiting;
+    check(!cancel_requested, ErrorKind::cancelled, "cancelled");
+    std::string text;
+    for (char c = 0; text.size() <= kMaxPromptFileBytes && std::cin.get(c);) {
+        text += c;
+    }
+    check(text.size() <= kMaxPromptFileBytes, ErrorKind::bad_file, "standard input: has more than ",
+          kMaxPromptFileBytes, " bytes of prompts");
+    return text;
+}
+
+std::vector<std::string> read_prompts(const GenerateOptions& o) {
+    if (o.prompt_file.empty()) {
+        return {o.prompt.value_or("")};
+    }
+    const bool piped = o.prompt_file == "-";
+    const std::string text = decode_text_file(
+        piped ? read_standard_input() : read_text_file(o.prompt_file, kMaxPromptFileBytes),
+        piped ? "standard input" : o.prompt_file.string());
+    std::vector<std::string> prompts;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) {
+        if (line.ends_with('\r')) {
+            line.pop_back();
+        }
+        if (!line.empty()) {
+            prompts.push_back(line);
+        }
+    }
+    check(!prompts.empty(), ErrorKind::bad_file, o.prompt_file.string(),
+          ": holds no prompt; write one per line");
+    check(prompts.size() <= kMaxPictures / static_cast<size_t>(o.batch_count),
+          ErrorKind::bad_argument, o.prompt_file.string(), ": ", prompts.size(), " prompts with ",
+          o.batch_count, " pictures each are too many; at most ", kMaxPictures,
+          " are made in one run");
+    return prompts;
+}
+
+cxxopts::Options describe_options(const std::string& program, const std::string& positional) {
+    cxxopts::Options options(program, "Makes pictures with FLUX.2.\n");
+    options.custom_help(positional + "[-m FOLDER] -p PROMPT [options]");
+    add_model_options(options);
+    add_generate_options(options);
+    return options;
+}
+
+void check_outputs(const GenerateOptions& o) {
+    check_output_pattern(o.output);
+    if (!o.preview.empty()) {
+        check_output_file(o.preview);
+    }
+    for (const fs::path& output : {fs::path(o.output), o.preview}) {
+        check(!is_standard_output(output) || o.style == OutputStyle::quiet, ErrorKind::bad_argument,
+              output.string(), " is where lines about the pictures go; add --quiet");
+    }
+    std::vector<fs::path> inputs = o.references;
+    inputs.push_back(o.init);
+    for (const fs::path& input : inputs) {
+        std::error_code ignored;
+        check(o.preview.empty() || !fs::equivalent(o.preview, input, ignored),
+              ErrorKind::bad_argument, "--preview ", o.preview.string(),
+              " would overwrite a picture that is read; give it another name");
+    }
+}
+
+// The pictures of a run: each gets a name of its own.
+OutputNames name_pictures(const GenerateOptions& o, size_t n_pictures) {
+    using Existing = OutputNames::Existing;
+    const std::string pattern = n_pictures > 1 ? pattern_of_several(o.output) : o.output;
+    return {pattern, has_number(pattern) && !o.overwrite ? Existing::kept : Existing::replaced};
+}
+
+// Calls `save`, which writes a picture to this file.
+template <typename Save>
+auto when_writable(const fs::path& file, const Save& save) {
+    if (is_stream(file)) {
+        const EndsAtOnce while_waiting;  // for somebody who reads
+        return save();
+    }
+    make_folders_for(file);
+    return save();
+}
+
+// A preview that cannot be written costs no picture.
+void save_preview(const fs::path& file, const Image& preview) {
+    try {
+        when_writable(file, [&] { save_image(file, preview); });
+    } catch (const Error& error) {
+        log(LogLevel::warning, concat("the preview is not written: ", error.what()));
+    }
+}
+
+int run(const GenerateOptions& o) {
+    Display display(o.style, o.verbose);
+    const ScopedLog log_to_display(
+        [&](LogLevel level, const std::string& line) { display.message(level, line); });
+    check_outputs(o);
+    if (!o.prompt && o.prompt_file.empty()) {
+        check(stdin_is_terminal() && o.style != OutputStyle::json, ErrorKind::bad_argument,
+              "no prompt; add -p \"what to draw\" or --prompt-file FILE");
+        return run_session(o, display);
+    }
+    // What is named is opened before a missing part is complained about.
+    Request request = make_request(o);
+    const std::vector<std::string> prompts = read_prompts(o);
+    OutputNames names = name_pictures(o, prompts.size() * static_cast<size_t>(o.batch_count));
+    tell_first_number(names, display);
+    Studio(o, std::move(names), display).draw(o, std::move(request), prompts);
+    return 0;
+}
+
+// Runs a command that makes pictures. Programs that read its events learn of every failure, of
+// wrong options too.
+template <typename Body>
+int telling_errors(int argc, char** argv, const Body& body) {
+    cancel_on_signals();
+    const bool json = std::any_of(
+        argv, argv + argc, [](const char* argument) { return argument == std::string("--json"); });
+    const auto tell = [&](ErrorKind kind, const char* line) {
+        if (json) {
+            Display(OutputStyle::json, false).error(exit_code(kind), line);
+        }
+    };
+    try {
+        return body();
+    } catch (const Error& error) {
+        tell(error.kind(), error.what());
+        throw;
+    } catch (const cxxopts::exceptions::exception& error) {
+        tell(ErrorKind::bad_argument, error.what());
+        throw;
+    } catch (const std::bad_alloc&) {
+        tell(ErrorKind::out_of_memory, "out of memory");
+        throw;
+    }
+}
+
+}  // namespace
+
+Request make_request(const GenerateOptions& o) {
+    Request request = o.request;
+    for (const fs::path& file : {request.noise_file, request.embeds_file}) {
+        if (!file.empty()) {
+            const MappedFile opened(file);  // refuses what is not there
+        }
+    }
+    for (const fs::path& file : o.references) {
+        request.references.push_back(load_image(file, o.alpha));
+    }
+    if (!o.init.empty()) {
+        request.init = InitImage{load_image(o.init, o.alpha), o.strength};
+    }
+    return request;
+}
+
+void tell_first_number(const OutputNames& names, Display& display) {
+    if (const int first = names.next_number(); first > 1) {
+        display.note(concat("pictures are numbered from ", first,
+                            " on, behind those that are there; --overwrite begins at 1"));
+    }
+}
+
+Studio::Studio(const GenerateOptions& o, OutputNames names, Display& display)
+    : names_(std::move(names)),
+      display_(display),
+      files_(choose_files(o.model, display.quiet())),
+      pipeline_(Pipeline::load(files_, with_cancel(o.model.load))),
+      hashes_(files_, o.model.load.cache_folder) {}
+
+std::vector<fs::path> Studio::draw(const GenerateOptions& o, Request request,
+                                   const std::vector<std::string>& prompts) {
+    const int n_pictures = static_cast<int>(prompts.size()) * o.batch_count;
+    std::vector<fs::path> files;
+    int number = 0;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+        if (prompts.size() > 1 && i % kPromptsAhead == 0) {
+            const auto first = prompts.begin() + static_cast<std::ptrdiff_t>(i);
+            const auto n = static_cast<std::ptrdiff_t>(std::min(kPromptsAhead, prompts.size() - i));
+            pipeline_.encode_prompts(request, {first, first + n}, [&](const Step& step) {
+                display_.step(step, "");
+                return !cancel_requested;
+            });
+        }
+        request.prompt = prompts[i];
+        const uint64_t first_seed = o.request.seed.value_or(std::random_device{}() & 0x7fffffffu);
+        for (int b = 0; b < o.batch_count; ++b) {
+            request.seed = first_seed + static_cast<uint64_t>(b);
+            const std::string count = n_pictures > 1 ? concat(++number, "/", n_pictures) : "";
+            files.push_back(draw_one(o, request, count));
+        }
+    }
+    return files;
+}
+
+fs::path Studio::draw_one(const GenerateOptions& o, const Request& request,
+                          const std::string& count) {
+    const Result result = pipeline_.generate(request, [&](const Step& step) {
+        display_.step(step, count);
+        if (step.preview != nullptr && !o.preview.empty()) {
+            save_preview(o.preview, *step.preview);
+        }
+        return !cancel_requested;
+    });
+    const nlohmann::json facts = picture_facts(o, files_, hashes_, pipeline_, request, result);
+    for (const std::string& line : other_model_files(o.stored_hashes, facts)) {
+        display_.message(LogLevel::warning, line);
+    }
+    const fs::path file = save(result, picture_texts(facts));
+    display_.picture(file, result, facts);
+    return file;
+}
+
+fs::path Studio::save(const Result& result, const std::vector<ImageText>& texts) {
+    for (;;) {
+        const fs::path file = names_.next(result.seed);
+        const bool saved = when_writable(file, [&] {
+            if (names_.keeps_existing()) {
+                return save_new_image(file, result.image, texts);
+            }
+            save_image(file, result.image, texts);
+            return true;
+        });
+        if (saved) {
+            return file;
+        }
+    }
+}
+
+int generate(int argc, char** argv) {
+    return telling_errors(argc, argv, [&] {
+        cxxopts::Options options = describe_options("flux2", "");
+        const auto args = options.parse(argc, argv);
+        if (args.count("help") > 0) {
+            std::cout << options.help() << "\nflux2 help lists the other commands.\n";
+            return 0;
+        }
+        check_no_leftovers(args);
+        GenerateOptions o;
+        read_generate_options(args, o);
+        return run(o);
+    });
+}
+
+int redo(int argc, char** argv) {
+    return telling_errors(argc, argv, [&] {
+        cxxopts::Options options = describe_options("flux2 redo", "PICTURE ");
+        options.add_options()("picture", "", cxxopts::value<std::string>());
+        options.parse_positional({"picture"});
+        options.positional_help("");  // it stands first
+        const auto args = options.parse(argc, argv);
+        if (args.count("help") > 0) {
+            std::cout << "Makes a picture again from the settings stored in it; options change "
+                         "them.\n"
+                      << options.help({"Model", "Picture", "Output"});
+            return 0;
+        }
+        check_no_leftovers(args);
+        check(args.count("picture") > 0, ErrorKind::bad_argument,
+              "which picture? flux2 redo PICTURE.png [changes]");
+        const fs::path picture = args["picture"].as<std::string>();
+        GenerateOptions o = options_from_facts(read_picture_facts(picture), picture);
+        read_generate_options(args, o);
+        check(!o.model.folder.empty() || !o.model.files.transformer.empty(), ErrorKind::bad_file,
+              picture.string(), ": its settings name no transformer; add -m FOLDER");
+        return run(o);
+    });
+}
+
+}  // namespace flux2::cli

@@ -1,0 +1,50 @@
+// flux2 without a subcommand: makes pictures; and flux2 redo, which makes one again.
+#pragma once
+
+#include <flux2/flux2.hpp>
+#include "commands/display.hpp"
+#include "common/model_hash.hpp"
+#include "common/options.hpp"
+#include "common/output_name.hpp"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace flux2::cli {
+
+// A loaded model and how its pictures are told and written.
+class Studio {
+  public:
+    // Opens the model. `names` are those of all pictures to come.
+    Studio(const GenerateOptions& options, OutputNames names, Display& display);
+
+    // Makes and writes the pictures of these prompts. `request` is what make_request made of the
+    // options. Returns the files.
+    std::vector<std::filesystem::path> draw(const GenerateOptions& options, Request request,
+                                            const std::vector<std::string>& prompts);
+    Pipeline& pipeline() { return pipeline_; }
+
+  private:
+    std::filesystem::path draw_one(const GenerateOptions& options, const Request& request,
+                                   const std::string& count);
+    std::filesystem::path save(const Result& result, const std::vector<ImageText>& texts);
+
+    OutputNames names_;
+    Display& display_;
+    ModelFiles files_;
+    Pipeline pipeline_;
+    ModelHashes hashes_;
+};
+
+// Tells where numbers begin, when that is not at the first.
+void tell_first_number(const OutputNames& names, Display& display);
+
+// The request that the options make, pictures loaded. Throws bad_file for files it names.
+Request make_request(const GenerateOptions& options);
+
+// Arguments as main gets them; `argv[0]` is the program or the subcommand.
+int generate(int argc, char** argv);
+int redo(int argc, char** argv);
+
+}  // namespace flux2::cli

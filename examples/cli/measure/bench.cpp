@@ -1,0 +1,322 @@
+#include "measure/bench.hpp"
+
+#include <flux2/flux2.hpp>
+#include "base/check.hpp"
+#include "base/parse_number.hpp"
+#include "base/random.hpp"
+#include "checkpoints/text_config.hpp"
+#include "formats/tensor_type.hpp"
+#include "measure/bench_report.hpp"
+#include "measure/flops.hpp"
+#include "measure/profile.hpp"
+#include "measure/raw_speed.hpp"
+#include "measure/stopwatch.hpp"
+#include "measure/type_speed.hpp"
+#include "models/text_encoder.hpp"
+#include "models/tiny_autoencoder.hpp"
+#include "models/transformer.hpp"
+#include "models/vae.hpp"
+#include "pipeline/latents.hpp"
+
+#include <cxxopts.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+namespace flux2::cli {
+namespace {
+
+struct BenchOptions {
+    ModelFiles files;  // empty ones are not timed
+    int64_t width = 1024, height = 1024;
+    int64_t n_references = 0;  // of the picture's own size
+    bool kv = false;           // their keys and values are kept after the first step
+    int n_repeats = 3;
+    bool json = false;
+    bool profile = false;
+    bool types = false;  // instead of networks
+    WeightOptions weights;
+    std::string device;
+    int n_threads = 0;  // 0: one per core
+};
+
+HostTensor random_tensor(std::array<int64_t, 4> ne) {
+    HostTensor tensor(ne);
+    constexpr size_t kStep = 16;  // draws come in sixteens
+    const size_t n = (tensor.data.size() + kStep - 1) / kStep * kStep;
+    const std::vector<float> values = draw_normal(Generator::cpu_f32, 1, n);
+    std::copy_n(values.begin(), tensor.data.size(), tensor.data.begin());
+    return tensor;
+}
+
+uint64_t total(const MemoryUse& memory) {
+    return memory.device + memory.host;
+}
+
+struct Session {
+    Backend& backend;
+    const BenchOptions& options;
+    std::vector<StageResult> stages;
+};
+
+// Runs a stage of the model several times. In text mode its line is printed at once.
+template <typename Model>
+void time_stage(Session& s, const std::string& name, const Model& model,
+                const std::function<HostTensor()>& run) {
+    StageResult stage;
+    stage.name = name;
+    HostTensor result;
+    stage.first_seconds = seconds_of([&] { result = run(); });
+    stage.seconds = stage.first_seconds;
+    for (int i = 1; i < s.options.n_repeats; ++i) {
+        stage.seconds = std::min(stage.seconds, seconds_of([&] { result = run(); }));
+    }
+    stage.finite = std::all_of(result.data.begin(), result.data.end(),
+                               [](float value) { return std::isfinite(value); });
+    stage.weights_bytes = total(model.weight_memory().own);
+    stage.buffer_bytes = total(model.compute_memory());
+    const Work work = work_of(model.graph()->nodes());
+    stage.flops = work.flops;
+    if (const auto raw = raw_seconds(s.backend, work, s.options.weights.repack)) {
+        stage.raw_share = *raw / stage.seconds;
+    }
+    if (!s.options.json) {
+        std::cout << to_text(stage) << std::endl;
+    }
+    s.stages.push_back(stage);
+    if (s.options.profile) {
+        Profile profile;
+        s.backend.set_on_operation(
+            [&](const ggml_tensor& node, double seconds) { profile.add(node, seconds); });
+        run();
+        s.backend.set_on_operation({});
+        std::cout << profile.to_text() << std::flush;
+    }
+}
+
+TransformerInput random_input(const TransformerSizes& sizes, const BenchOptions& o) {
+    const int64_t w = o.width / 16;
+    const int64_t h = o.height / 16;
+    constexpr int64_t kTextLength = 512;
+    TransformerInput input;
+    input.img = random_tensor({sizes.channels, w * h, 1, 1});
+    input.txt =
+        std::make_shared<const HostTensor>(random_tensor({sizes.text_width, kTextLength, 1, 1}));
+    input.img_pos = image_positions(w, h);
+    input.txt_pos = text_positions(kTextLength);
+    for (int64_t i = 0; i < o.n_references; ++i) {
+        const auto positions = image_positions(w, h, reference_time(static_cast<size_t>(i)));
+        input.ref_pos.insert(input.ref_pos.end(), positions.begin(), positions.end());
+    }
+    if (o.n_references > 0) {
+        input.ref = random_tensor({sizes.channels, o.n_references * w * h, 1, 1});
+    }
+    input.timestep = 0.9f;
+    input.guidance = 4.0f;
+    return input;
+}
+
+void bench_transformer(Session& s) {
+    const Checkpoint checkpoint =
+        Checkpoint::open(s.options.files.transformer, Component::transformer);
+    Transformer transformer(s.backend, checkpoint, s.options.weights);
+    const TransformerInput input = random_input(transformer.sizes(), s.options);
+    if (s.options.kv) {
+        time_stage(s, "kv, first step", transformer,
+                   [&] { return transformer.predict(input, ReferenceMode::extract); });
+        time_stage(s, "kv, next steps", transformer,
+                   [&] { return transformer.predict(input, ReferenceMode::cached); });
+        return;
+    }
+    time_stage(s, "transformer", transformer, [&] { return transformer.predict(input); });
+}
+
+void bench_text_encoder(Session& s) {
+    const Checkpoint checkpoint =
+        Checkpoint::open(s.options.files.text_encoder, Component::text_encoder);
+    const TextConfig config = read_text_config(checkpoint);
+    TextEncoder encoder(s.backend, checkpoint,
+                        {.layers = config.layers,
+                         .rope_theta = static_cast<float>(config.rope_theta),
+                         .eps = static_cast<float>(config.eps)},
+                        s.options.weights);
+    std::vector<int32_t> ids(static_cast<size_t>(config.text_length));
+    for (size_t i = 0; i < ids.size(); ++i) {
+        ids[i] = static_cast<int32_t>(i % static_cast<size_t>(encoder.sizes().vocabulary));
+    }
+    const int64_t n_real = std::min<int64_t>(64, config.text_length);
+    time_stage(s, "text encoder", encoder, [&] { return encoder.encode(ids, n_real); });
+}
+
+template <typename Network>
+void bench_autoencoder(Session& s, const std::string& name, Network& network, bool encodes) {
+    const HostTensor latents = random_tensor(
+        {s.options.width / 16, s.options.height / 16, 4 * network.sizes().latent_channels, 1});
+    time_stage(s, name + " decode", network, [&] { return network.decode(latents); });
+    if (encodes) {
+        const HostTensor pixels = random_tensor({s.options.width, s.options.height, 3, 1});
+        time_stage(s, name + " encode", network, [&] { return network.encode(pixels); });
+    }
+}
+
+void bench_vae(Session& s) {
+    const Checkpoint checkpoint = Checkpoint::open(s.options.files.vae, Component::vae);
+    Vae vae(s.backend, checkpoint, s.options.weights);
+    bench_autoencoder(s, "vae", vae, /*encodes=*/true);
+}
+
+void bench_tiny(Session& s) {
+    const Checkpoint checkpoint =
+        Checkpoint::open(s.options.files.taesd, Component::tiny_autoencoder);
+    TinyAutoencoder tiny(s.backend, checkpoint, s.options.weights);
+    bench_autoencoder(s, "taesd", tiny, tiny.sizes().has_encoder);
+}
+
+cxxopts::Options known_options() {
+    cxxopts::Options options("flux2 bench",
+                             "Times the networks of model files on random inputs.\n");
+    options.add_options()                                                                       //
+        ("m,model", "folder with the parts", cxxopts::value<std::string>())                     //
+        ("diffusion-model", "transformer, GGUF or safetensors", cxxopts::value<std::string>())  //
+        ("llm,text-encoder", "text encoder", cxxopts::value<std::string>())                     //
+        ("vae", "autoencoder", cxxopts::value<std::string>())                                   //
+        ("taesd", "tiny autoencoder", cxxopts::value<std::string>())                            //
+        ("W,width", "pixels", cxxopts::value<std::string>()->default_value("1024"))             //
+        ("H,height", "pixels", cxxopts::value<std::string>()->default_value("1024"))            //
+        ("references", "reference pictures of the same size",
+         cxxopts::value<std::string>()->default_value("0"))                  //
+        ("kv", "as KV models do it: references are computed once and kept")  //
+        ("type", "type of the matrices in memory (default: as in the file)",
+         cxxopts::value<std::string>())  //
+        ("device", "CPU, CUDA0, ... or auto",
+         cxxopts::value<std::string>()->default_value("auto"))  //
+        ("t,threads", "CPU threads, 0 for all",
+         cxxopts::value<std::string>()->default_value("0"))                                    //
+        ("repeat", "runs of each stage", cxxopts::value<std::string>()->default_value("3"))    //
+        ("no-repack", "CPU: leave matrices in the mapped file")                                //
+        ("no-unpack", "NVIDIA: keep quantised matrices as they are")                           //
+        ("profile", "one more run of each stage, timed operation by operation")                //
+        ("types", "instead: how fast each type of weights is on this machine, and its error")  //
+        ("json", "print one JSON object")                                                      //
+        ("h,help", "print this help");
+    return options;
+}
+
+void check_ranges(const BenchOptions& o) {
+    constexpr int64_t kLeastSide = 64;
+    constexpr int64_t kMostSide = 4096;
+    constexpr int64_t kMostReferences = 10;
+    for (const int64_t side : {o.width, o.height}) {
+        check(side >= kLeastSide && side <= kMostSide && side % 16 == 0, ErrorKind::bad_argument,
+              "a picture of ", o.width, "x", o.height,
+              " cannot be made; sides are multiples of 16 from ", kLeastSide, " to ", kMostSide);
+    }
+    check(o.n_references >= 0 && o.n_references <= kMostReferences, ErrorKind::bad_argument,
+          "--references is ", o.n_references, "; give 0 to ", kMostReferences);
+    check(o.n_repeats >= 1, ErrorKind::bad_argument, "--repeat is ", o.n_repeats,
+          "; a stage must run once at least");
+    check(o.n_threads >= 0 && o.n_threads <= GGML_MAX_N_THREADS, ErrorKind::bad_argument,
+          "--threads is ", o.n_threads, "; give 1 to ", GGML_MAX_N_THREADS, ", or 0 for all");
+    check(o.types || !o.files.transformer.empty() || !o.files.text_encoder.empty() ||
+              !o.files.vae.empty() || !o.files.taesd.empty(),
+          ErrorKind::bad_argument,
+          "nothing to time; give -m, --diffusion-model, --llm, --vae or --taesd");
+}
+
+BenchOptions read_options(const cxxopts::ParseResult& args) {
+    check(args.unmatched().empty(), ErrorKind::bad_argument, "bench takes no argument '",
+          args.unmatched().empty() ? "" : args.unmatched().front(),
+          "'; files are given by --diffusion-model, --llm and --vae");
+    const auto text = [&](const char* option) {
+        return args.count(option) > 0 ? args[option].as<std::string>() : std::string();
+    };
+    const auto number = [&](const std::string& option) {
+        return parse_int("--" + option, args[option].as<std::string>());
+    };
+    BenchOptions o;
+    o.files = {text("diffusion-model"), text("llm"), text("vae"), text("taesd")};
+    if (args.count("model") > 0) {
+        o.files = find_model(text("model"), "", o.files).files;
+    }
+    o.width = number("width");
+    o.height = number("height");
+    o.n_references = number("references");
+    o.kv = args.count("kv") > 0;
+    check(!o.kv || o.n_references > 0, ErrorKind::bad_argument,
+          "--kv keeps what is known of references; give their number by --references");
+    o.n_repeats = number("repeat");
+    o.json = args.count("json") > 0;
+    o.profile = args.count("profile") > 0;
+    o.types = args.count("types") > 0;
+    check(!o.json || !(o.profile || o.types), ErrorKind::bad_argument,
+          "--profile and --types print tables for people; leave out --json");
+    o.device = args["device"].as<std::string>();
+    o.n_threads = number("threads");
+    o.weights.repack = args.count("no-repack") == 0;
+    o.weights.unpack = args.count("no-unpack") == 0 && args.count("type") == 0;
+    if (args.count("type") > 0) {
+        o.weights.type = parse_matrix_type(text("type"));
+    }
+    check_ranges(o);
+    return o;
+}
+
+void print_json(const Session& s) {
+    nlohmann::json stages = nlohmann::json::array();
+    for (const StageResult& stage : s.stages) {
+        stages.push_back(to_json(stage));
+    }
+    const nlohmann::json report = {{"device", s.backend.name()},
+                                   {"width", s.options.width},
+                                   {"height", s.options.height},
+                                   {"stages", stages}};
+    std::cout << report.dump(2) << std::endl;
+}
+
+}  // namespace
+
+int bench(int argc, char** argv) {
+    cxxopts::Options known = known_options();
+    const auto args = known.parse(argc, argv);
+    if (args.count("help") > 0) {
+        std::cout << known.help();
+        return 0;
+    }
+    const BenchOptions options = read_options(args);
+    Backend backend(options.device, options.n_threads);
+    Session session{backend, options, {}};
+    if (options.types) {
+        std::cout << "device " << backend.name() << "\n"
+                  << to_text(measure_types(backend, options.weights.repack));
+        return 0;
+    }
+    if (!options.json) {
+        std::cout << "device " << backend.name() << ", " << options.width << "x" << options.height
+                  << std::endl;
+    }
+    if (!options.files.text_encoder.empty()) {
+        bench_text_encoder(session);
+    }
+    if (!options.files.transformer.empty()) {
+        bench_transformer(session);
+    }
+    if (!options.files.vae.empty()) {
+        bench_vae(session);
+    }
+    if (!options.files.taesd.empty()) {
+        bench_tiny(session);
+    }
+    if (options.json) {
+        print_json(session);
+    }
+    const bool finite = std::all_of(session.stages.begin(), session.stages.end(),
+                                    [](const StageResult& stage) { return stage.finite; });
+    return finite ? 0 : 1;
+}
+
+}  // namespace flux2::cli

@@ -1,0 +1,178 @@
+#include "measure/raw_speed.hpp"
+
+#include "base/check.hpp"
+#include "base/random.hpp"
+#include "compute/cpu/q8_linear.hpp"
+#include "compute/graph.hpp"
+#include "formats/tensor_type.hpp"
+#include "measure/stopwatch.hpp"
+
+#include <ggml-cpp.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <vector>
+
+namespace flux2::cli {
+namespace {
+
+constexpr double kLeastPart = 0.01;      // of all multiplies; shapes below are not timed
+constexpr double kSecondsEach = 0.3;     // after which a shape is not repeated any more
+constexpr double kSecondsOfARow = 0.01;  // long beside the start of a graph
+constexpr int kMostRuns = 10;
+constexpr double kMostCopies = 64;
+
+// A multiply's tensors in the memory of the device, the weight where the networks have theirs.
+struct Operands {
+    ggml_context_ptr context;
+    ggml_tensor *w, *x, *y;
+    TensorBuffer weight, others;
+};
+
+// Random values, the same again every few rows. Zeros would let a GPU run cooler, and thus faster,
+// than in earnest; they remain for types that from_f32 cannot write.
+void fill(ggml_tensor* tensor) {
+    constexpr int64_t kValues = 1 << 18;
+    constexpr int64_t kDrawn = 16;  // draws come in sixteens
+    const auto type = static_cast<TensorType>(tensor->type);
+    if (!converts_from_f32(type)) {
+        return;
+    }
+    const int64_t width = tensor->ne[0];
+    const int64_t n_rows = ggml_nrows(tensor);
+    const int64_t n_drawn = std::clamp<int64_t>(kValues / width, 1, n_rows);
+    const int64_t n = n_drawn * width;
+    std::vector<float> values =
+        draw_normal(Generator::cpu_f32, 1, static_cast<size_t>((n + kDrawn - 1) / kDrawn * kDrawn));
+    values.resize(static_cast<size_t>(n));
+    std::vector<std::byte> encoded(data_bytes(type, n));
+    from_f32(type, values, width, encoded);
+    // In one go: memory that lays matrices out anew takes them so only.
+    std::vector<std::byte> all;
+    for (int64_t row = 0; row < n_rows; row += n_drawn) {
+        const auto taken = data_bytes(type, std::min(n_drawn, n_rows - row) * width);
+        all.insert(all.end(), encoded.begin(),
+                   encoded.begin() + static_cast<std::ptrdiff_t>(taken));
+    }
+    if (cpu::is_laid_out_q8(tensor)) {
+        cpu::lay_out_q8(all, tensor);
+    } else {
+        ggml_backend_tensor_set(tensor, all.data(), 0, all.size());
+    }
+}
+
+bool runs_on(const Backend& backend, const ggml_tensor* op) {
+    return backend.is_cpu() ||
+           ggml_backend_dev_supports_op(ggml_backend_buft_get_device(backend.buffer_type()), op);
+}
+
+ggml_tensor* multiply(ggml_context* context, ggml_tensor* w, ggml_tensor* x) {
+    ggml_tensor* y = ggml_mul_mat(context, w, x);
+    ggml_prec_set_acc(y, GGML_PREC_F32);  // as the networks need it
+    return y;
+}
+
+std::optional<Operands> make_operands(const Backend& backend, const MatMul& shape, bool repacks) {
+    constexpr size_t kTensors = 3;
+    Operands o;
+    o.context.reset(ggml_init(
+        {.mem_size = kTensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+    o.w = ggml_new_tensor_3d(o.context.get(), shape.type, shape.k, shape.m, shape.n_batch);
+    o.x = ggml_new_tensor_3d(o.context.get(), GGML_TYPE_F32, shape.k, shape.n, shape.n_batch);
+    o.y = multiply(o.context.get(), o.w, o.x);
+    if (!runs_on(backend, o.y)) {
+        return std::nullopt;
+    }
+    const bool ours =
+        repacks && backend.operations() == Operations::cpu && cpu::suits_q8_tiles(o.w);
+    if (ours) {
+        cpu::mark_q8(o.w);
+    }
+    const auto repack = repacks && !ours ? backend.repack_buffer_type(o.w) : nullptr;
+    try {
+        o.weight = backend.allocate(std::array{o.w},
+                                    repack != nullptr ? repack : backend.buffer_type(), "a matrix");
+        o.others = backend.allocate(std::array{o.x, o.y}, backend.buffer_type(), "a multiply");
+    } catch (const Error&) {
+        return std::nullopt;  // too large
+    }
+    if (repack == nullptr) {
+        ggml_backend_buffer_clear(o.weight.buffer.get(), 0);
+    }
+    fill(o.w);
+    fill(o.x);
+    return o;
+}
+
+// Best time of a graph that multiplies n times. All results go to the same place.
+double seconds_of_row(const Backend& backend, const Operands& o, int n) {
+    const size_t max_nodes = 2 * static_cast<size_t>(n) + 8;
+    Graph graph(backend, max_nodes);
+    ggml_tensor* last = nullptr;
+    for (int i = 0; i < n; ++i) {
+        last =
+            cpu::is_laid_out_q8(o.w) ? cpu::linear_q8(graph, o.w, o.x) : multiply(graph, o.w, o.x);
+        ggml_backend_tensor_alloc(o.others.buffer.get(), last, o.y->data);
+        graph.expand(last);
+    }
+    graph.finish(last);
+    double best = seconds_of([&] { graph.compute(); });
+    double total = best;
+    // Twice at least: the first run may still load kernels.
+    for (int run = 1; run < 2 || (run < kMostRuns && total < kSecondsEach); ++run) {
+        const double seconds = seconds_of([&] { graph.compute(); });
+        best = std::min(best, seconds);
+        total += seconds;
+    }
+    return best;
+}
+
+// Few enough columns for operands of half a gigabyte. A multiply as wide as that keeps its speed
+// when it gets wider.
+int64_t timed_columns(const MatMul& shape) {
+    constexpr int64_t kMostValues = 128'000'000;
+    constexpr int64_t kStep = 256;
+    const int64_t most = kMostValues / ((shape.k + shape.m) * shape.n_batch) / kStep * kStep;
+    return std::min(shape.n, std::max(most, kStep));
+}
+
+std::optional<double> seconds_of_multiply(const Backend& backend, const MatMul& shape,
+                                          bool repacks) {
+    MatMul timed = shape;
+    timed.n = timed_columns(shape);
+    const std::optional<Operands> operands = make_operands(backend, timed, repacks);
+    if (!operands) {
+        return std::nullopt;
+    }
+    double seconds = seconds_of_row(backend, *operands, 1);
+    const auto n = static_cast<int>(std::clamp(kSecondsOfARow / seconds, 1.0, kMostCopies));
+    if (n > 1) {
+        seconds = seconds_of_row(backend, *operands, n) / n;
+    }
+    return seconds * shape.flops() / timed.flops();
+}
+
+}  // namespace
+
+std::optional<double> raw_seconds(const Backend& backend, const Work& work, bool repacks) {
+    double flops = 0;
+    for (const auto& [shape, count] : work.mat_muls) {
+        flops += shape.flops() * static_cast<double>(count);
+    }
+    double timed_flops = 0;
+    double seconds = 0;
+    for (const auto& [shape, count] : work.mat_muls) {
+        const double part = shape.flops() * static_cast<double>(count);
+        if (part < kLeastPart * flops) {
+            continue;
+        }
+        if (const auto each = seconds_of_multiply(backend, shape, repacks)) {
+            seconds += *each * static_cast<double>(count);
+            timed_flops += part;
+        }
+    }
+    return timed_flops > 0 ? std::optional(seconds * flops / timed_flops) : std::nullopt;
+}
+
+}  // namespace flux2::cli

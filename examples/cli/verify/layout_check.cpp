@@ -1,0 +1,175 @@
+#include "verify/layout_check.hpp"
+
+#include "base/random.hpp"
+#include "compute/cpu/q8_linear.hpp"
+#include "compute/graph.hpp"
+#include "compute/ops.hpp"
+#include "formats/tensor_type.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace flux2::cli {
+namespace {
+
+std::vector<float> random_values(uint64_t seed, int64_t n, float size) {
+    std::vector<float> values =
+        draw_normal(Generator::cpu_f32, seed, static_cast<size_t>((n + 15) / 16 * 16));
+    values.resize(static_cast<size_t>(n));
+    for (float& value : values) {
+        value *= size;
+    }
+    return values;
+}
+
+// Types for which ggml prepares tables for seconds before it can make the first block.
+constexpr auto kIq2S = static_cast<TensorType>(GGML_TYPE_IQ2_S);
+constexpr auto kIq1M = static_cast<TensorType>(GGML_TYPE_IQ1_M);
+
+// Random codes, which are all valid, with a scale of 0.07 in F16: in IQ2_S the first two bytes of a
+// block, in IQ1_M the upper four bits of each of its last four words.
+void fill_with_codes(TensorType type, std::span<std::byte> blocks) {
+    constexpr std::array<uint8_t, 4> kScale = {0x6, 0x6, 0xC, 0x2};  // the lowest bits first
+    std::mt19937 random(1);
+    for (std::byte& byte : blocks) {
+        byte = static_cast<std::byte>(random() & 0xFF);
+    }
+    const size_t size = block_bytes(type);
+    for (size_t start = 0; start < blocks.size(); start += size) {
+        const auto block = blocks.subspan(start, size);
+        if (type == kIq2S) {
+            block[0] = static_cast<std::byte>(kScale[1] << 4 | kScale[0]);
+            block[1] = static_cast<std::byte>(kScale[3] << 4 | kScale[2]);
+        } else {
+            for (size_t i = 0; i < kScale.size(); ++i) {
+                std::byte& upper = block[size - 8 + 2 * i + 1];
+                upper = (upper & std::byte{0x0F}) | static_cast<std::byte>(kScale[i] << 4);
+            }
+        }
+    }
+}
+
+constexpr int64_t kIn = 512;
+constexpr int64_t kMostOut = 96;
+constexpr int64_t kMostTokens = 64;
+
+// A matrix [kIn, kMostOut] of some type as a file has it, and inputs [kIn, kMostTokens]; products
+// take the first rows of both.
+struct Operands {
+    TensorType type;
+    std::vector<std::byte> blocks;
+    std::vector<float> rounded;  // the values of the blocks
+    std::vector<float> x;
+
+    explicit Operands(TensorType type_)
+        : type(type_),
+          blocks(data_bytes(type, kIn * kMostOut)),
+          rounded(static_cast<size_t>(kIn * kMostOut)),
+          x(random_values(2, kIn * kMostTokens, 1)) {
+        if (type == kIq2S || type == kIq1M) {
+            fill_with_codes(type, blocks);
+        } else {
+            from_f32(type, random_values(1, kIn * kMostOut, 0.05f), kIn, blocks);
+        }
+        to_f32(type, blocks, rounded);
+    }
+
+    HostTensor plain_sums(int64_t n_out, int64_t n) const {
+        HostTensor y({n_out, n, 1, 1});
+        for (int64_t token = 0; token < n; ++token) {
+            for (int64_t row = 0; row < n_out; ++row) {
+                double sum = 0;
+                for (int64_t i = 0; i < kIn; ++i) {
+                    sum += double{rounded[static_cast<size_t>(row * kIn + i)]} *
+                           double{x[static_cast<size_t>(token * kIn + i)]};
+                }
+                y.data[static_cast<size_t>(token * n_out + row)] = static_cast<float>(sum);
+            }
+        }
+        return y;
+    }
+};
+
+struct Layout {
+    std::string name;
+    ggml_backend_buffer_type_t memory;
+    bool own_tiles = false;
+};
+
+std::vector<Layout> layouts_of(const Backend& backend, const ggml_tensor* matrix) {
+    std::vector<Layout> layouts = {{"plain", backend.cpu_buffer_type()}};
+    for (const ggml_backend_buffer_type_t memory : backend.repack_buffer_types(matrix)) {
+        layouts.push_back({ggml_backend_buft_name(memory), memory});
+    }
+    if (cpu::suits_q8_tiles(matrix)) {
+        layouts.push_back({"own tiles", backend.cpu_buffer_type(), /*own_tiles=*/true});
+    }
+    return layouts;
+}
+
+// A tensor of no memory yet, and what holds it.
+struct Matrix {
+    ggml_context_ptr context;
+    ggml_tensor* tensor;
+
+    Matrix(TensorType type, int64_t n_out)
+        : context(ggml_init(
+              {.mem_size = ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true})),
+          tensor(ggml_new_tensor_2d(context.get(), static_cast<ggml_type>(type), kIn, n_out)) {}
+};
+
+HostTensor multiply(const Backend& backend, const Operands& operands, const Layout& layout,
+                    int64_t n_out, int64_t n) {
+    constexpr size_t kMaxNodes = 16;
+    const Matrix w(operands.type, n_out);
+    const TensorBuffer buffer = backend.allocate(std::array{w.tensor}, layout.memory, "a matrix");
+    ggml_backend_buffer_set_usage(buffer.buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    const auto blocks = std::span(operands.blocks).first(ggml_nbytes(w.tensor));
+    if (layout.own_tiles) {
+        cpu::mark_q8(w.tensor);
+        cpu::lay_out_q8(blocks, w.tensor);
+    } else {
+        ggml_backend_tensor_set(w.tensor, blocks.data(), 0, blocks.size());
+    }
+    Graph graph(backend, kMaxNodes, {.operations = Operations::cpu});
+    ggml_tensor* x = graph.input_f32("x", {kIn, n});
+    ggml_tensor* y = linear(graph, w.tensor, x);
+    graph.finish(y);
+    graph.set(x, std::span(operands.x).first(static_cast<size_t>(kIn * n)));
+    graph.compute();
+    return graph.read(y);
+}
+
+// Inputs are rounded as the kernels of that type take them: to 8 bits with a scale for every 32 or
+// 256 of them, to BF16 or to F16.
+double limit_for(TensorType type) {
+    return type == TensorType::f32 ? 1e-5 : type == TensorType::f16 ? 2e-3 : 1.5e-2;
+}
+
+}  // namespace
+
+void check_weight_layouts(const Backend& backend, Report& report) {
+    for (const TensorType type : matrix_types()) {
+        const Operands operands(type);
+        // The second width is no multiple of what most kernels take at once.
+        for (const int64_t n_out : {kMostOut, int64_t{36}}) {
+            const Matrix matrix(type, n_out);
+            for (const Layout& layout : layouts_of(backend, matrix.tensor)) {
+                for (const int64_t n : {int64_t{1}, int64_t{7}, kMostTokens}) {
+                    report.compare_values(
+                        type_name(type) + ", " + layout.name,
+                        "linear, " + std::to_string(n_out) + " by " + std::to_string(n),
+                        multiply(backend, operands, layout, n_out, n),
+                        operands.plain_sums(n_out, n), limit_for(type));
+                }
+            }
+        }
+    }
+}
+
+}  // namespace flux2::cli

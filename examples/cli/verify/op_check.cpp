@@ -1,0 +1,439 @@
+#include "verify/op_check.hpp"
+
+#include "base/check.hpp"
+#include "base/random.hpp"
+#include "compute/ops.hpp"
+#include "compute/picture_ops.hpp"
+#include "verify/layout_check.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace flux2::cli {
+namespace {
+
+using Shape = std::array<int64_t, 4>;
+
+// A graph whose inputs are random, the same for every form of it.
+class Trial {
+  public:
+    Trial(const Backend& backend, const Form& form)
+        : graph_(backend, kMaxNodes, form), picture_form_(picture_form(form.operations)) {}
+
+    Graph& graph() { return graph_; }
+
+    // Standard normal values times `size`.
+    ggml_tensor* input(const Shape& ne, float size = 1, ggml_type type = GGML_TYPE_F32) {
+        ggml_tensor* tensor = ggml_new_tensor(graph_, type, 4, ne.data());
+        ggml_set_input(tensor);
+        ggml_set_output(tensor);
+        const auto n = static_cast<size_t>(ggml_nelements(tensor));
+        std::vector<float> values =
+            draw_normal(Generator::cpu_f32, inputs_.size() + 1, (n + 15) / 16 * 16);
+        values.resize(n);
+        for (float& value : values) {
+            value *= size;
+        }
+        inputs_.emplace_back(tensor, std::move(values));
+        return tensor;
+    }
+
+    ggml_tensor* positions(int64_t n, int32_t step) {
+        ggml_tensor* tensor = graph_.input_i32("positions", {n});
+        std::vector<int32_t> ids;
+        for (int32_t i = 0; i < n; ++i) {
+            ids.push_back(i * step % 4096);
+        }
+        positions_.emplace_back(tensor, std::move(ids));
+        return tensor;
+    }
+
+    // Query i sees the keys up to i, but none from n_real on.
+    ggml_tensor* mask(int64_t n, int64_t n_real) {
+        ggml_tensor* tensor = input({n, n, 1, 1});
+        std::vector<float>& values = inputs_.back().second;
+        for (int64_t i = 0; i < n * n; ++i) {
+            const bool seen = i % n <= i / n && i % n < n_real;
+            values[static_cast<size_t>(i)] = seen ? 0.0f : -std::numeric_limits<float>::infinity();
+        }
+        return tensor;
+    }
+
+    Picture picture(const Shape& planes, float size = 1) {
+        return from_planes(graph_, input(planes, size), picture_form_);
+    }
+
+    HostTensor compute(ggml_tensor* result) {
+        ggml_tensor* output =
+            result->type == GGML_TYPE_F32 ? result : ggml_cast(graph_, result, GGML_TYPE_F32);
+        output = ggml_is_contiguous(output) ? output : ggml_cont(graph_, output);
+        graph_.finish(output);
+        for (const auto& [tensor, values] : inputs_) {
+            if (tensor->buffer != nullptr) {  // null when the operation had no use for it
+                set(tensor, values);
+            }
+        }
+        for (const auto& [tensor, ids] : positions_) {
+            graph_.set(tensor, ids);
+        }
+        graph_.compute();
+        return graph_.read(output);
+    }
+
+  private:
+    static constexpr size_t kMaxNodes = 512;
+
+    static PictureForm picture_form(Operations operations) {
+        switch (operations) {
+            case Operations::cuda:
+                return PictureForm::cuda;
+            case Operations::cpu:
+                return PictureForm::cpu;
+            case Operations::stock:
+                break;
+        }
+        return PictureForm::stock;
+    }
+
+    static void set(ggml_tensor* tensor, const std::vector<float>& values) {
+        const auto n = static_cast<int64_t>(values.size());
+        std::vector<std::byte> bytes(ggml_nbytes(tensor));
+        switch (tensor->type) {
+            case GGML_TYPE_BF16:
+                ggml_fp32_to_bf16_row(values.data(), reinterpret_cast<ggml_bf16_t*>(bytes.data()),
+                                      n);
+                break;
+            case GGML_TYPE_F16:
+                ggml_fp32_to_fp16_row(values.data(), reinterpret_cast<ggml_fp16_t*>(bytes.data()),
+                                      n);
+                break;
+            default:
+                std::memcpy(bytes.data(), values.data(), bytes.size());
+        }
+        ggml_backend_tensor_set(tensor, bytes.data(), 0, bytes.size());
+    }
+
+    Graph graph_;
+    PictureForm picture_form_;
+    std::vector<std::pair<ggml_tensor*, std::vector<float>>> inputs_;
+    std::vector<std::pair<ggml_tensor*, std::vector<int32_t>>> positions_;
+};
+
+struct Case {
+    std::string operation, shape;
+    std::function<ggml_tensor*(Trial&)> build;
+    // What to compare with: ggml's operations, or where these overflow, those of compute/cpu.
+    Operations other = Operations::stock;
+};
+
+Mod random_mod(Trial& t, int64_t width) {
+    const Shape ne = {width, 1, 1, 1};
+    return {t.input(ne), t.input(ne), t.input(ne)};
+}
+
+// One span, or two with the first of n_first tokens.
+ModSpans random_spans(Trial& t, int64_t width, int64_t n, int64_t n_first) {
+    ModSpans spans = {{n_first, random_mod(t, width)}};
+    if (n_first < n) {
+        spans.push_back({n - n_first, random_mod(t, width)});
+    }
+    return spans;
+}
+
+void add_token_cases(std::vector<Case>& cases) {
+    struct Size {
+        const char* name;
+        int64_t width, n, n_first;
+        float size;
+    };
+    for (const Size& s :
+         {Size{"1 token", 64, 1, 1, 1}, Size{"odd", 3072, 77, 77, 1},
+          Size{"two spans", 256, 131, 100, 1}, Size{"huge values", 512, 9, 9, 1e6f}}) {
+        cases.push_back({"modulate", s.name, [=](Trial& t) {
+                             return modulate(t.graph(), t.input({s.width, s.n, 1, 1}, s.size),
+                                             random_spans(t, s.width, s.n, s.n_first));
+                         }});
+        cases.push_back({"add_gated", s.name, [=](Trial& t) {
+                             ggml_tensor* x = t.input({s.width, s.n, 1, 1}, s.size);
+                             return add_gated(t.graph(), x, t.input({s.width, s.n, 1, 1}, s.size),
+                                              random_spans(t, s.width, s.n, s.n_first));
+                         }});
+        // As between two blocks: the sum is read by the norm and by the next sum.
+        cases.push_back({"add_gated, modulate", s.name, [=](Trial& t) {
+                             const Shape ne = {s.width, s.n, 1, 1};
+                             const ModSpans spans = random_spans(t, s.width, s.n, s.n_first);
+                             ggml_tensor* w = t.input({64, s.width, 1, 1}, 1, GGML_TYPE_BF16);
+                             ggml_tensor* branch =
+                                 linear_activations(t.graph(), w, t.input({64, s.n, 1, 1}, s.size));
+                             ggml_tensor* x =
+                                 add_gated(t.graph(), t.input(ne, s.size), branch, spans);
+                             return add(t.graph(), x, modulate(t.graph(), x, spans));
+                         }});
+        cases.push_back({"add, rms_norm", s.name, [=](Trial& t) {
+                             ggml_tensor* branch = t.input({s.width, s.n, 1, 1}, s.size);
+                             ggml_tensor* x = t.input({s.width, s.n, 1, 1}, s.size);
+                             x = add(t.graph(), x, branch);
+                             ggml_tensor* scale = t.input({s.width, 1, 1, 1});
+                             return add(t.graph(), x, rms_norm(t.graph(), x, scale, 1e-6f));
+                         }});
+        cases.push_back({"rms_norm", s.name, [=](Trial& t) {
+                             ggml_tensor* x = t.input({s.width, s.n, 1, 1}, s.size);
+                             return rms_norm(t.graph(), x, t.input({s.width, 1, 1, 1}), 1e-6f);
+                         }});
+        cases.push_back(
+            {"swiglu", s.name, [=](Trial& t) {
+                 // As in a network: matrices give activations, attention gives BF16.
+                 const ggml_type type = t.graph().form().activations;
+                 ggml_tensor* gate = t.input({s.width, s.n, 1, 1}, 1, type);
+                 ggml_tensor* up = t.input({s.width, s.n, 1, 1}, 1, type);
+                 ggml_tensor* before = t.input({96, s.n, 1, 1}, 1, kept_type(t.graph().form()));
+                 return swiglu(t.graph(), gate, up, s.n > 100 ? before : nullptr);
+             }});
+        cases.push_back({"linear", s.name, [=](Trial& t) {
+                             ggml_tensor* w = t.input({s.width, 48, 1, 1}, 0.05f, GGML_TYPE_BF16);
+                             return linear(t.graph(), w, t.input({s.width, s.n, 1, 1}, s.size));
+                         }});
+    }
+    cases.push_back({"linear", "part of each row", [](Trial& t) {
+                         ggml_tensor* w = t.input({64, 48, 1, 1}, 0.05f, GGML_TYPE_BF16);
+                         ggml_tensor* y = linear(t.graph(), w, t.input({64, 5, 1, 1}));
+                         return ggml_view_2d(t.graph(), y, 20, 5, y->nb[1], 8 * y->nb[0]);
+                     }});
+}
+
+// A feed-forward branch whose weights are so large that what is between them leaves the range of
+// F16 by far, and the residual stream as well.
+void add_scaled_weights_case(std::vector<Case>& cases) {
+    constexpr int64_t kWidth = 256;
+    constexpr int64_t kTokens = 33;
+    constexpr float kSize = 1000;
+    cases.push_back({"feed-forward", "weights times 1000", [](Trial& t) {
+                         Graph& g = t.graph();
+                         ggml_tensor* x = t.input({kWidth, kTokens, 1, 1}, kSize);
+                         const ModSpans mod = random_spans(t, kWidth, kTokens, kTokens);
+                         const auto w = [&] {
+                             return t.input({kWidth, kWidth, 1, 1}, kSize, GGML_TYPE_BF16);
+                         };
+                         ggml_tensor* y = modulate(g, x, mod);
+                         ggml_tensor* gate = linear_activations(g, w(), y);
+                         ggml_tensor* h = swiglu(g, gate, linear_activations(g, w(), y));
+                         return add_gated(g, x, linear_activations(g, w(), h), mod);
+                     }});
+}
+
+// Heads of n tokens, the first n_first of them apart; -> what attention reads
+ggml_tensor* random_heads(Trial& t, int64_t head_dim, int64_t n_head, int64_t n, int64_t n_first,
+                          const Rope* rope) {
+    std::vector<HeadsPart> parts;
+    for (const int64_t count : {n_first, n - n_first}) {
+        if (count > 0) {
+            ggml_tensor* x = t.input({head_dim, n_head, count, 1}, 2);
+            parts.push_back({x, rope != nullptr ? t.input({head_dim, 1, 1, 1}) : nullptr});
+        }
+    }
+    return join_heads(t.graph(), parts, rope);
+}
+
+void add_heads_cases(std::vector<Case>& cases) {
+    for (const int64_t head_dim : {32, 64, 128}) {
+        const std::string name = "heads of " + std::to_string(head_dim);
+        cases.push_back({"join_heads, four axes", name, [=](Trial& t) {
+                             std::array<ggml_tensor*, Rope::kMaxAxes> axes = {};
+                             for (size_t i = 0; i < axes.size(); ++i) {
+                                 axes[i] = t.positions(45, static_cast<int32_t>(7 * i + 1));
+                             }
+                             const Rope rope = rope_of_axes(t.graph(), axes, head_dim, 2000);
+                             return random_heads(t, head_dim, 3, 45, 13, &rope);
+                         }});
+        cases.push_back({"join_heads, text", name, [=](Trial& t) {
+                             const Rope rope = rope_of_text(t.graph(), t.positions(33, 1), head_dim,
+                                                            1e6f, /*halves=*/true);
+                             return random_heads(t, head_dim, 5, 33, 33, &rope);
+                         }});
+        cases.push_back({"join_heads, text as in Mistral", name, [=](Trial& t) {
+                             const Rope rope = rope_of_text(t.graph(), t.positions(29, 1), head_dim,
+                                                            1e9f, /*halves=*/false);
+                             return random_heads(t, head_dim, 3, 29, 29, &rope);
+                         }});
+        cases.push_back({"join_heads, no norm", name,
+                         [=](Trial& t) { return random_heads(t, head_dim, 2, 20, 7, nullptr); }});
+    }
+}
+
+struct AttentionSize {
+    const char* name;
+    int64_t head_dim, n_head, n_head_kv, n, n_kept, n_main;
+    bool masked;
+};
+
+ggml_tensor* build_attention(Trial& t, const AttentionSize& s) {
+    const auto heads = [&](int64_t n_head, int64_t n) {
+        return random_heads(t, s.head_dim, n_head, n, n, nullptr);
+    };
+    AttentionInput in = {.q = heads(s.n_head, s.n),
+                         .k = heads(s.n_head_kv, s.n),
+                         .v = heads(s.n_head_kv, s.n),
+                         .n_main = s.n_main};
+    if (s.n_kept > 0) {
+        in.kept_k = heads(s.n_head_kv, s.n_kept);
+        in.kept_v = heads(s.n_head_kv, s.n_kept);
+    }
+    if (s.masked) {
+        in.mask = t.mask(s.n, s.n * 2 / 3 + 1);
+    }
+    return attention(t.graph(), in);
+}
+
+void add_attention_cases(std::vector<Case>& cases) {
+    for (const int64_t d : {32, 64, 128}) {
+        for (const AttentionSize& s :
+             {AttentionSize{"1 token", d, 2, 2, 1, 0, 0, false},
+              AttentionSize{"odd", d, 3, 3, 261, 0, 0, false},
+              AttentionSize{"masked, shared keys", d, 4, 2, 100, 0, 0, true},
+              AttentionSize{"masked, many keys", d, 4, 2, 400, 0, 0, true},
+              AttentionSize{"8 references kept", d, 2, 2, 150, 8 * 49, 0, false},
+              AttentionSize{"references apart", d, 2, 2, 300, 0, 137, false}}) {
+            cases.push_back({"attention " + std::to_string(d), s.name,
+                             [=](Trial& t) { return build_attention(t, s); }});
+        }
+    }
+}
+
+Conv random_conv(Trial& t, int64_t kernel, int64_t in, int64_t out) {
+    return {t.input({kernel, kernel, in, out}, 0.1f, GGML_TYPE_F16), t.input({out, 1, 1, 1})};
+}
+
+void add_picture_cases(std::vector<Case>& cases) {
+    const auto add = [&](const char* name, const char* shape, const Shape& planes, float size,
+                         const std::function<Picture(Trial&, const Picture&)>& build) {
+        const auto build_planes = [=](Trial& t) {
+            const Picture x = t.picture(planes, size);
+            return to_planes(t.graph(), build(t, x));
+        };
+        // ggml rounds pixels to F16, which ends at 65504.
+        cases.push_back(
+            {name, shape, build_planes, size > 1 ? Operations::cpu : Operations::stock});
+    };
+    const auto conv_to = [](int64_t kernel, int64_t in, int64_t out) {
+        return [=](Trial& t, const Picture& x) {
+            return conv(t.graph(), random_conv(t, kernel, in, out), x);
+        };
+    };
+    add("conv", "3x3, 3 to 32", {37, 23, 3, 1}, 1, conv_to(3, 3, 32));
+    add("conv", "3x3, 64 to 96", {37, 23, 64, 1}, 1, conv_to(3, 64, 96));
+    add("conv", "3x3, 128 to 3", {9, 50, 128, 1}, 1, conv_to(3, 128, 3));
+    add("conv", "3x3, 64 to 256", {50, 11, 64, 1}, 1, conv_to(3, 64, 256));
+    add("conv", "1x1, 64 to 32", {5, 7, 64, 1}, 1, conv_to(1, 64, 32));
+    add("conv", "huge values", {20, 20, 64, 1}, 1e5f, conv_to(3, 64, 64));
+    add("conv_add", "odd", {19, 13, 64, 1}, 1, [](Trial& t, const Picture& x) {
+        const Picture skip = conv(t.graph(), random_conv(t, 1, 64, 64), x);
+        return conv_add(t.graph(), random_conv(t, 3, 64, 64), x, skip);
+    });
+    add("conv_down", "even", {38, 22, 64, 1}, 1, [](Trial& t, const Picture& x) {
+        return conv_down(t.graph(), random_conv(t, 3, 64, 64), x);
+    });
+    add("conv_down_centred", "even", {38, 22, 64, 1}, 1, [](Trial& t, const Picture& x) {
+        const Picture y = conv(t.graph(), random_conv(t, 1, 64, 64), x);
+        return conv_down_centred(t.graph(), random_conv(t, 3, 64, 64), y);
+    });
+    add("conv_up", "odd", {19, 11, 64, 1}, 1, [](Trial& t, const Picture& x) {
+        return conv_up(t.graph(), random_conv(t, 3, 64, 64), x);
+    });
+    const auto norm_of = [](int64_t channels) {
+        return [=](Trial& t, const Picture& x) {
+            // A convolution first: norms read what convolutions write.
+            const Picture y = conv(t.graph(), random_conv(t, 1, 64, channels), x);
+            const Shape ne = {channels, 1, 1, 1};
+            return group_norm_silu(t.graph(), {t.input(ne), t.input(ne)}, y);
+        };
+    };
+    add("group_norm_silu", "odd", {37, 23, 64, 1}, 1, norm_of(128));
+    add("group_norm_silu", "1 pixel", {1, 1, 64, 1}, 1, norm_of(128));
+    add("group_norm_silu", "huge values", {10, 10, 64, 1}, 1e5f, norm_of(128));
+    add("group_norm_silu", "3 in a group", {37, 23, 64, 1}, 1, norm_of(96));
+    add("group_norm_silu", "6 in a group", {19, 13, 64, 1}, 1, norm_of(192));
+    add("group_norm_silu", "12 in a group", {9, 7, 64, 1}, 1, norm_of(384));
+    add("group_norm_relu", "4 groups", {19, 13, 64, 1}, 1, [](Trial& t, const Picture& x) {
+        const Picture y = conv(t.graph(), random_conv(t, 1, 64, 256), x);
+        const Shape ne = {256, 1, 1, 1};
+        return group_norm_relu(t.graph(), {t.input(ne), t.input(ne)}, y, 4, 1e-5f);
+    });
+    add("relu", "odd", {19, 13, 64, 1}, 1, [](Trial& t, const Picture& x) {
+        return relu(t.graph(), conv(t.graph(), random_conv(t, 1, 64, 64), x));
+    });
+    add("pixel_attention", "odd", {17, 19, 64, 1}, 1, [](Trial& t, const Picture& x) {
+        const auto y = [&] { return conv(t.graph(), random_conv(t, 1, 64, 64), x); };
+        const Picture q = y();
+        const Picture k = y();
+        return pixel_attention(t.graph(), q, k, y());
+    });
+}
+
+std::vector<Case> all_cases() {
+    std::vector<Case> cases;
+    add_token_cases(cases);
+    add_scaled_weights_case(cases);
+    add_heads_cases(cases);
+    add_attention_cases(cases);
+    add_picture_cases(cases);
+    return cases;
+}
+
+HostTensor result_of(const Case& c, const Backend& backend, const Form& form) {
+    Trial trial(backend, form);
+    return trial.compute(c.build(trial));
+}
+
+// What the CPU at hand computes with, exactly and with the attention in 16 bits that matrices in
+// fewer bits allow.
+void check_cpu_forms(const Case& c, const Backend& cpu, const HostTensor& other, Report& report) {
+    constexpr double kExact = 2e-3;  // ggml's attention and convolutions round to F16
+    constexpr double k16Bits = 1e-2;
+    for (const bool exact : {true, false}) {
+        const HostTensor ours = result_of(c, cpu, {Operations::cpu, GGML_TYPE_F32, exact});
+        report.compare_values(exact ? "  CPU form" : "  CPU form, 16 bits", c.shape, ours, other,
+                              exact ? kExact : k16Bits);
+    }
+}
+
+}  // namespace
+
+void check_operations(const std::string& device, int n_threads, Report& report) {
+    // Activations in BF16 or F16, rounded two or three times on the way.
+    constexpr double kAgainstOther = 1e-2;
+    // The same roundings, but sums in another order may round to the neighbour.
+    constexpr double kAgainstPlain = 4e-3;
+    const Backend backend(device, n_threads);
+    check(backend.operations() != Operations::stock, ErrorKind::unsupported, backend.name(),
+          " has no operations of our own; they exist for NVIDIA GPUs from sm_80 on, in builds with "
+          "FLUX2_KERNELS");
+    const Backend cpu("CPU", n_threads);
+    for (const Case& c : all_cases()) {
+        const HostTensor other = result_of(c, cpu, {c.other, GGML_TYPE_F32});
+        for (const ggml_type activations : {GGML_TYPE_BF16, GGML_TYPE_F32}) {
+            const Form form = {Operations::cuda, activations};
+            const HostTensor plain = result_of(c, cpu, form);
+            report.compare_values(c.operation, c.shape, plain, other, kAgainstOther);
+            if (backend.is_cpu()) {
+                continue;
+            }
+            const HostTensor ours = result_of(c, backend, form);
+            report.compare_values("  kernel, plain form", c.shape, ours, plain, kAgainstPlain);
+            report.compare_values("  kernel, other form", c.shape, ours, other, kAgainstOther);
+        }
+        if (backend.is_cpu()) {
+            check_cpu_forms(c, cpu, other, report);
+        }
+    }
+    if (backend.is_cpu()) {
+        check_weight_layouts(cpu, report);
+    }
+}
+
+}  // namespace flux2::cli

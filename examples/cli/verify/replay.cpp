@@ -1,0 +1,278 @@
+#include "verify/replay.hpp"
+
+#include <flux2/image.hpp>
+#include "base/check.hpp"
+#include "base/file.hpp"
+#include "common/model_choice.hpp"
+#include "formats/json_file.hpp"
+#include "formats/tensor_type.hpp"
+#include "image/image.hpp"
+#include "pipeline/denoise.hpp"
+#include "pipeline/latents.hpp"
+#include "pipeline/model.hpp"
+#include "pipeline/parts.hpp"
+#include "pipeline/prompt.hpp"
+#include "pipeline/request.hpp"
+#include "pipeline/sampler.hpp"
+
+#include <cmath>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace flux2::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A recording, the model that replays it, and what is to be made.
+struct Run {
+    std::string name;  // the recording's, without its ending
+    const Recording& recording;
+    const Model& model;
+    Job job;
+    Pictures pictures;
+    Limits limits;
+    Report& report;
+
+    void compare(const std::string& tensor, const HostTensor& ours, double limit) const {
+        if (recording.has(tensor)) {
+            report.compare(name, tensor, ours, recording, limit);
+        } else {
+            report.note(name + "/" + tensor + ": not recorded here");
+        }
+    }
+};
+
+// ---- What a recording asks for ----
+
+template <typename T>
+T setting(const Recording& recording, const nlohmann::json& settings, const char* key) {
+    const std::optional<T> value = get_json<T>(settings, key, recording.file());
+    check(value.has_value(), ErrorKind::bad_file, recording.file().string(), ": the setting ", key,
+          " is missing in its metadata; it is not a recorded run");
+    return *value;
+}
+
+int whole_setting(const Recording& recording, const nlohmann::json& settings, const char* key) {
+    constexpr double kMost = 1e6;
+    const double value = setting<double>(recording, settings, key);
+    check(value >= 0 && value <= kMost && value == std::floor(value), ErrorKind::bad_file,
+          recording.file().string(), ": the setting ", key, " is ", value,
+          ", expected a whole number");
+    return static_cast<int>(value);
+}
+
+std::vector<Image> recorded_references(const Recording& recording, const nlohmann::json& settings) {
+    const nlohmann::json names = settings.value("references", nlohmann::json::array());
+    check(names.is_array() && names.size() <= kMaxReferences, ErrorKind::bad_file,
+          recording.file().string(), ": references is no list of at most ", kMaxReferences,
+          " file names");
+    std::vector<Image> references;
+    for (const nlohmann::json& name : names) {
+        const fs::path file = name.is_string() ? name.get<std::string>() : "";
+        check(file.has_filename() && file.filename() == file, ErrorKind::bad_file,
+              recording.file().string(), ": reference ", name.dump().substr(0, 60),
+              " is not the name of a file beside it");
+        references.push_back(load_image(recording.file().parent_path() / file));
+    }
+    return references;
+}
+
+Request recorded_request(const Recording& recording, const nlohmann::json& settings) {
+    Request request;
+    request.prompt = setting<std::string>(recording, settings, "prompt");
+    request.width = whole_setting(recording, settings, "width");
+    request.height = whole_setting(recording, settings, "height");
+    request.steps = whole_setting(recording, settings, "steps");
+    request.guidance = static_cast<float>(setting<double>(recording, settings, "guidance"));
+    request.references = recorded_references(recording, settings);
+    return request;
+}
+
+// The job as flux2 itself would understand it; what is wrong with it is the recording's fault.
+Job resolve_recorded(const Recording& recording, const Request& request, const Model& model) {
+    try {
+        return resolve(request, model);
+    } catch (const Error& error) {
+        if (error.kind() != ErrorKind::bad_argument) {
+            throw;
+        }
+        fail(ErrorKind::bad_file, recording.file().string(), ": ", error.what());
+    }
+}
+
+std::string recorded_variant(const Recording& recording, const nlohmann::json& settings) {
+    const std::string model =
+        get_json<std::string>(settings, "model", recording.file()).value_or("");
+    for (const char* variant : {"base", "kv", "dev"}) {
+        if (contains_word(model, variant)) {
+            return variant;
+        }
+    }
+    return "";
+}
+
+// ---- Which model and which limits ----
+
+void check_widths(const Recording& recording, const Model& model, const Job& job) {
+    const HostTensor noise = recording.get("noise");
+    const int64_t n_tokens = job.latent_w() * job.latent_h();
+    check(noise.ne == std::array<int64_t, 4>{model.sizes.channels, n_tokens, 1, 1},
+          ErrorKind::bad_file, recording.file().string(), ": noise has ", noise.ne[1],
+          " tokens of ", noise.ne[0], " channels, but ", model.transformer.file(), " takes ",
+          n_tokens, " of ", model.sizes.channels, " for ", job.width, "x", job.height,
+          "; give the model it was recorded with");
+    if (recording.has("prompt_embeds")) {
+        const int64_t width = recording.get("prompt_embeds").ne[0];
+        check(width == model.sizes.text_width, ErrorKind::bad_file, recording.file().string(),
+              ": was recorded with text features ", width, " wide, but ", model.transformer.file(),
+              " takes ", model.sizes.text_width, "; give the model it was recorded with");
+    }
+}
+
+double bits(TensorType type) {
+    return 8.0 * static_cast<double>(block_bytes(type)) / static_cast<double>(block_elements(type));
+}
+
+// The type in memory, or a quantised one in the files that is coarser: expanding it on loading does
+// not bring back what was rounded away.
+TensorType coarsest_type(const Model& model, TensorType in_memory) {
+    TensorType coarsest = in_memory;
+    for (const Checkpoint* part : {&model.transformer, &*model.text_encoder, &*model.vae}) {
+        for (const ModelTensor& tensor : part->tensors()) {
+            const TensorType type = tensor.type();
+            if (is_quantized(type) && (!is_quantized(coarsest) || bits(type) < bits(coarsest))) {
+                coarsest = type;
+            }
+        }
+    }
+    return coarsest;
+}
+
+// ---- The stages ----
+
+HostTensor replay_prompt(const Run& run, const Tokenizer& tokenizer, TextEncoder& encoder,
+                         const std::string& prefix, const std::string& prompt) {
+    PromptFeatures text = encode_prompt_features(tokenizer, encoder, prompt, run.job.text_length);
+    if (prefix.empty()) {
+        HostTensor ids({static_cast<int64_t>(text.encoded.ids.size()), 1, 1, 1});
+        ids.data.assign(text.encoded.ids.begin(), text.encoded.ids.end());
+        run.compare("token_ids", ids, 0);
+    }
+    run.compare(prefix + "prompt_embeds", text.features, run.limits.text);
+    return std::move(text.features);
+}
+
+Conditioning replay_conditioning(const Run& run, Parts& parts) {
+    const Tokenizer tokenizer = load_tokenizer(*run.model.text_encoder);
+    Conditioning conditioning;
+    conditioning.txt = replay_prompt(run, tokenizer, parts.text_encoder(), "", run.job.prompt);
+    if (run.job.two_passes) {
+        conditioning.negative_txt = replay_prompt(run, tokenizer, parts.text_encoder(), "negative_",
+                                                  run.job.negative_prompt);
+    }
+    for (size_t i = 0; i < run.pictures.references.size(); ++i) {
+        HostTensor latents = parts.vae().encode(to_planes(run.pictures.references[i]));
+        run.compare("reference_latents_" + std::to_string(i), to_tokens(latents), run.limits.stage);
+        conditioning.references.push_back(std::move(latents));
+    }
+    return conditioning;
+}
+
+HostTensor replay_steps(const Run& run, Transformer& transformer, Conditioning conditioning) {
+    HostTensor sigmas({static_cast<int64_t>(run.job.sigmas.size()), 1, 1, 1});
+    sigmas.data = run.job.sigmas;
+    run.compare("sigmas", sigmas, Limits::kSigmas);
+    Denoiser denoiser(
+        transformer, std::move(conditioning), run.job.latent_w(), run.job.latent_h(),
+        {.guidance = run.job.guidance, .kv_references = run.model.variant == Variant::kv});
+    return sample(
+        run.recording.get("noise"), run.job.sigmas,
+        [&](const HostTensor& x, float sigma, size_t step) {
+            return denoiser.velocity(x, sigma, step);
+        },
+        [&](const HostTensor& x, size_t step, const HostTensor&) {
+            run.compare("latents_" + std::to_string(step), x, run.limits.run);
+        });
+}
+
+// In 0..1; nothing when no picture was recorded.
+std::optional<HostTensor> recorded_picture(const Recording& recording) {
+    if (recording.has("image")) {
+        return recording.get("image");
+    }
+    const fs::path png = fs::path(recording.file()).replace_extension(".png");
+    if (file_exists(png)) {
+        return to_unit_range(to_planes(load_image(png)));
+    }
+    return std::nullopt;
+}
+
+void replay_picture(const Run& run, Parts& parts, const HostTensor& tokens) {
+    const std::optional<HostTensor> recorded = recorded_picture(run.recording);
+    if (!recorded) {
+        run.report.note(run.name + "/image: not recorded here");
+        return;
+    }
+    const HostTensor latents = from_tokens(tokens, run.job.latent_w(), run.job.latent_h());
+    const HostTensor image = to_unit_range(parts.vae().decode(latents));
+    if (run.recording.has("image")) {
+        run.compare("image", image, run.limits.run);
+    }
+    run.report.compare_pictures(run.name, image, *recorded, run.limits.psnr);
+}
+
+// A step or a reference too few must not pass because nobody asked for its tensor.
+void check_nothing_left(const Run& run) {
+    for (const std::string& tensor : run.recording.names()) {
+        if (tensor != "noise" && !run.report.has(run.name, tensor)) {
+            run.report.fail(run.name, tensor, "recorded, but its settings do not lead to it");
+        }
+    }
+}
+
+void replay_one(const fs::path& file, ModelOptions options, Report& report) {
+    const Recording recording(file);
+    const nlohmann::json settings = recording.settings();
+    options.load.variant = recorded_variant(recording, settings);
+    const Model model = open_model(choose_files(options, /*quiet=*/true), "");
+    const Request request = recorded_request(recording, settings);
+    Job job = resolve_recorded(recording, request, model);
+    Pictures pictures = fit_pictures(request, job);
+    check_widths(recording, model, job);
+    Parts parts(model, options.load);
+    const TensorType type = parse_matrix_type(options.load.type);
+    const TensorType coarsest = coarsest_type(model, type);
+    const Run run{.name = file.stem().string(),
+                  .recording = recording,
+                  .model = model,
+                  .job = std::move(job),
+                  .pictures = std::move(pictures),
+                  .limits = limits_for(parts.backend(Part::transformer), coarsest),
+                  .report = report};
+    report.note(concat(run.name, ": ", model.transformer.file(), " (", model.info.name, "), ",
+                       type_name(type), " in memory on ", parts.device(), ", limits of ",
+                       type_name(coarsest)));
+    Conditioning conditioning = replay_conditioning(run, parts);
+    const HostTensor tokens = replay_steps(run, parts.transformer(), std::move(conditioning));
+    replay_picture(run, parts, tokens);
+    check_nothing_left(run);
+}
+
+}  // namespace
+
+void replay(const std::vector<fs::path>& recordings, const ModelOptions& model, Report& report) {
+    std::set<std::string> names;
+    for (const fs::path& file : recordings) {
+        check(names.insert(file.stem().string()).second, ErrorKind::bad_argument,
+              "two recordings are called ", file.stem().string(),
+              ", so their lines could not be told apart; replay them one at a time");
+    }
+    for (const fs::path& file : recordings) {
+        replay_one(file, model, report);
+    }
+}
+
+}  // namespace flux2::cli

@@ -1,0 +1,27 @@
+// Recorded runs with a model's own files: prompt, references and noise in, every stage compared.
+#pragma once
+
+#include "common/options.hpp"
+#include "verify/recording.hpp"
+
+#include <filesystem>
+#include <vector>
+
+namespace flux2::cli {
+
+// Replays each recording and compares whatever it holds of: token_ids (exactly), prompt_embeds,
+// negative_prompt_embeds (of the empty prompt), reference_latents_i, sigmas, latents_i (after step
+// i), image. Without an image the PNG of the recording's name beside it serves. What is not
+// recorded is noted, what is recorded but not computed fails. Only the noise is taken from the
+// recording; every other stage starts from our own results.
+//
+// The settings prompt, steps, guidance, width, height, references (files beside the recording) and
+// model stand in its metadata. In a folder with several transformers a model whose name has the
+// word base, kv or dev asks for that variant, any other name for the distilled one.
+//
+// Throws bad_file for a broken recording or a model of other widths, bad_argument for two
+// recordings of one name.
+void replay(const std::vector<std::filesystem::path>& recordings, const ModelOptions& model,
+            Report& report);
+
+}  // namespace flux2::cli

@@ -1,0 +1,297 @@
+#include "verify/selftest.hpp"
+
+#include <flux2/image.hpp>
+#include "base/check.hpp"
+#include "base/file.hpp"
+#include "base/parse_number.hpp"
+#include "base/system.hpp"
+#include "checkpoints/text_config.hpp"
+#include "common/cancel.hpp"
+#include "common/options.hpp"
+#include "image/image.hpp"
+#include "models/text_encoder.hpp"
+#include "models/transformer.hpp"
+#include "models/vae.hpp"
+#include "pipeline/denoise.hpp"
+#include "pipeline/latents.hpp"
+#include "pipeline/sampler.hpp"
+#include "verify/op_check.hpp"
+#include "verify/recording.hpp"
+#include "verify/replay.hpp"
+
+#include <cxxopts.hpp>
+
+#include <algorithm>
+#include <iostream>
+#include <optional>
+#include <string>
+
+namespace flux2::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Session {
+    fs::path folder;
+    Backend backend;
+    WeightOptions weights;
+    Limits limits;
+    Report& report;
+
+    bool has(const std::string& file) const { return file_exists(folder / file); }
+    Checkpoint open(const std::string& file) const { return Checkpoint::open(folder / file); }
+};
+
+// Positions as the reference recorded them: rows of four ids.
+std::vector<Position> recorded_positions(const Recording& recording, const std::string& name) {
+    const std::vector<int32_t> ids = recording.get_ints(name);
+    std::vector<Position> positions;
+    for (size_t i = 0; i + 3 < ids.size(); i += 4) {
+        positions.push_back({ids[i], ids[i + 1], ids[i + 2], ids[i + 3]});
+    }
+    return positions;
+}
+
+void test_text_encoder(Session& s) {
+    const Checkpoint checkpoint = s.open("text_encoder.safetensors");
+    const TextConfig config = read_text_config(checkpoint);
+    TextEncoder encoder(s.backend, checkpoint,
+                        {.layers = config.layers,
+                         .rope_theta = static_cast<float>(config.rope_theta),
+                         .eps = static_cast<float>(config.eps)},
+                        s.weights);
+    const Recording golden(s.folder / "text_encoder.golden.safetensors");
+    for (const std::string prefix : {"", "negative_"}) {
+        if (!golden.has(prefix + "input_ids")) {
+            continue;
+        }
+        const std::vector<int32_t> mask = golden.get_ints(prefix + "attention_mask");
+        const auto n_real = std::count(mask.begin(), mask.end(), 1);
+        Taps taps;
+        const HostTensor features =
+            encoder.encode(golden.get_ints(prefix + "input_ids"), n_real, &taps);
+        for (const auto& [name, tensor] : taps) {
+            if (golden.has(prefix + name)) {
+                s.report.compare("text_encoder", prefix + name, tensor, golden, s.limits.text);
+            }
+        }
+        s.report.compare("text_encoder", prefix + "prompt_embeds", features, golden, s.limits.text);
+    }
+}
+
+void test_transformer(Session& s, Transformer& transformer) {
+    const Recording golden(s.folder / "flux2.golden.safetensors");
+    const Recording text(s.folder / "text_encoder.golden.safetensors");
+    TransformerInput input;
+    input.img = golden.get("latents");
+    input.txt = std::make_shared<const HostTensor>(text.get("prompt_embeds"));
+    input.img_pos = recorded_positions(golden, "img_ids");
+    input.txt_pos = recorded_positions(golden, "txt_ids");
+    input.timestep = golden.get("timestep").data.front();
+    input.guidance = golden.has("guidance") ? golden.get("guidance").data.front() : 0.0f;
+    Taps taps;
+    const HostTensor velocity = transformer.predict(input, ReferenceMode::joint, &taps);
+    for (const auto& [name, tensor] : taps) {
+        if (golden.has(name)) {
+            s.report.compare("flux2", name, tensor, golden, s.limits.stage);
+        }
+    }
+    s.report.compare("flux2", "velocity", velocity, golden, s.limits.stage);
+}
+
+void test_vae(Session& s, Vae& vae) {
+    const Recording golden(s.folder / "vae.golden.safetensors");
+    s.report.compare("vae", "decoded", vae.decode(golden.get("latents")), golden, s.limits.stage);
+    s.report.compare("vae", "encoded", vae.encode(golden.get("image")), golden, s.limits.stage);
+}
+
+// The first n reference pictures of the folder, encoded.
+std::vector<HostTensor> encode_references(const Session& s, Vae& vae, size_t n) {
+    const int64_t max_pixels = n == 1 ? 2024 * 2024 : 1024 * 1024;
+    std::vector<HostTensor> references;
+    for (size_t i = 0; i < n; ++i) {
+        const Image picture = load_image(s.folder / ("ref_" + std::to_string(i) + ".png"));
+        references.push_back(vae.encode(to_planes(fit_reference(picture, max_pixels))));
+    }
+    return references;
+}
+
+// A whole run from recorded noise and text features; what kind of run its name tells.
+void test_run(Session& s, const std::string& run, Transformer& transformer, Vae& vae) {
+    const Recording golden(s.folder / (run + ".golden.safetensors"));
+    const Recording text(s.folder / "text_encoder.golden.safetensors");
+    const HostTensor noise = golden.get("noise");
+    const int64_t n_steps = golden.get("sigmas").elements() - 1;
+    HostTensor sigmas({n_steps + 1, 1, 1, 1});
+    sigmas.data = schedule(noise.ne[0] * noise.ne[1], n_steps);
+    s.report.compare(run, "sigmas", sigmas, golden, Limits::kSigmas);
+
+    const bool guided = run.find("base_cfg") != std::string::npos;
+    const size_t n_references = run.ends_with("_edit1") ? 1 : run.ends_with("_edit2") ? 2 : 0;
+    Conditioning conditioning{.txt = text.get("prompt_embeds"),
+                              .negative_txt = {},
+                              .references = encode_references(s, vae, n_references)};
+    if (guided) {
+        conditioning.negative_txt = text.get("negative_prompt_embeds");
+    }
+    Denoiser denoiser(
+        transformer, std::move(conditioning), noise.ne[0], noise.ne[1],
+        {.guidance = guided ? 4.0f : 1.0f, .kv_references = run.find("kv_") != std::string::npos});
+    const HostTensor tokens = sample(
+        to_tokens(noise), sigmas.data,
+        [&](const HostTensor& x, float sigma, size_t step) {
+            return denoiser.velocity(x, sigma, step);
+        },
+        [&](const HostTensor& x, size_t step, const HostTensor&) {
+            const std::string name = "latents_" + std::to_string(step);
+            if (golden.has(name)) {
+                s.report.compare(run, name, x, golden, s.limits.run);
+            }
+        });
+    if (golden.has("image")) {
+        const HostTensor pixels = vae.decode(from_tokens(tokens, noise.ne[0], noise.ne[1]));
+        s.report.compare(run, "image", to_unit_range(pixels), golden, s.limits.run);
+    }
+}
+
+void run_all(Session& s) {
+    const bool text = s.has("text_encoder.golden.safetensors");
+    if (text && s.has("text_encoder.safetensors")) {
+        test_text_encoder(s);
+    } else {
+        s.report.note("text_encoder: not recorded here");
+    }
+    std::optional<Checkpoint> vae_file;
+    std::optional<Vae> vae;
+    if (s.has("vae.safetensors")) {
+        vae_file = s.open("vae.safetensors");
+        vae.emplace(s.backend, *vae_file, s.weights);
+    }
+    if (vae && s.has("vae.golden.safetensors")) {
+        test_vae(s, *vae);
+    } else {
+        s.report.note("vae: not recorded here");
+    }
+    if (!text || !s.has("flux2.safetensors")) {
+        s.report.note("flux2 and whole runs: not recorded here");
+        return;
+    }
+    const Checkpoint checkpoint = s.open("flux2.safetensors");
+    Transformer transformer(s.backend, checkpoint, s.weights);
+    if (s.has("flux2.golden.safetensors")) {
+        test_transformer(s, transformer);
+    }
+    for (const char* run : {"pipeline_klein_t2i", "pipeline_klein_edit1", "pipeline_klein_edit2",
+                            "pipeline_kv_edit2", "pipeline_base_cfg"}) {
+        if (vae && s.has(std::string(run) + ".golden.safetensors")) {
+            test_run(s, run, transformer, *vae);
+        } else {
+            s.report.note(std::string(run) + ": not recorded here");
+        }
+    }
+}
+
+// The recordings that come with the program: beside the build tree's or the installed programs.
+fs::path bundled_recordings() {
+    return program_folder() / ".." / "share" / "flux2" / "selftest";
+}
+
+cxxopts::Options known_options() {
+    const auto text = [] { return cxxopts::value<std::string>(); };
+    cxxopts::Options options("flux2 selftest",
+                             "Compares every network with recorded results of the reference,\n"
+                             "or replays recorded runs with a model's own files.\n");
+    options.add_options()  //
+        ("golden", "folder of recordings (default: those that come with the program)",
+         text())  //
+        ("replay", "recorded runs (FILE...) to replay with the model below",
+         cxxopts::value<std::vector<std::string>>())                                        //
+        ("ops", "compare our own operations on the device with their plain forms instead")  //
+        ("m,model",
+         "folder with the model; of several transformers the one the recording names: base, kv or "
+         "dev, else distilled",
+         text())                                                                           //
+        ("diffusion-model", "transformer, GGUF or safetensors", text())                    //
+        ("llm,text-encoder", "text encoder", text())                                       //
+        ("vae", "autoencoder", text())                                                     //
+        ("type", "type of the matrices in memory", text()->default_value("F32"))           //
+        ("device", "CPU, CUDA0, ... (see flux2 devices)", text()->default_value("CPU"))    //
+        ("threads", "CPU threads (0: one per physical core)", text()->default_value("0"))  //
+        ("dump", "write every tensor that was computed to this safetensors file", text())  //
+        ("h,help", "print this help");
+    options.parse_positional("replay");
+    options.positional_help("[--replay FILE...]");
+    options.show_positional_help();
+    return options;
+}
+
+int threads_of(const cxxopts::ParseResult& args) {
+    const int n_threads = parse_int("--threads", args["threads"].as<std::string>());
+    check(n_threads >= 0 && n_threads <= 512, ErrorKind::bad_argument, "--threads ", n_threads,
+          " is out of range; 1 to 512 make sense");
+    return n_threads;
+}
+
+void run_golden(const cxxopts::ParseResult& args, Report& report) {
+    for (const char* option : {"model", "diffusion-model", "llm", "vae"}) {
+        check(args.count(option) == 0, ErrorKind::bad_argument, "--", option,
+              " goes with --replay FILE; the recordings of --golden bring their own models");
+    }
+    check(args.unmatched().empty(), ErrorKind::bad_argument, "selftest takes no argument '",
+          args.unmatched().empty() ? "" : args.unmatched().front(),
+          "'; a folder of recordings is given by --golden");
+    const TensorType type = parse_matrix_type(args["type"].as<std::string>());
+    const fs::path folder = args.count("golden") > 0 ? fs::path(args["golden"].as<std::string>())
+                                                     : bundled_recordings();
+    check(is_folder(folder), ErrorKind::bad_file, folder.string(),
+          ": no such folder; give one with recordings by --golden");
+    Backend backend(args["device"].as<std::string>(), threads_of(args));
+    const Limits limits = limits_for(backend, type);
+    Session session{folder, std::move(backend), {.type = type}, limits, report};
+    run_all(session);
+    check(report.n_compared() > 0, ErrorKind::bad_file, folder.string(),
+          ": holds no recordings; a folder with text_encoder.golden.safetensors and the like is "
+          "expected");
+}
+
+void run_replay(const cxxopts::ParseResult& args, Report& report) {
+    check(args.count("golden") == 0, ErrorKind::bad_argument,
+          "--replay and --golden are two different tests; leave out one of them");
+    ModelOptions model;
+    read_model_options(args, model);
+    model.load.type = args["type"].as<std::string>();
+    model.load.device = args["device"].as<std::string>();
+    const auto files = args["replay"].as<std::vector<std::string>>();
+    replay({files.begin(), files.end()}, model, report);
+}
+
+}  // namespace
+
+int selftest(int argc, char** argv) {
+    cxxopts::Options options = known_options();
+    const auto args = options.parse(argc, argv);
+    if (args.count("help") > 0) {
+        std::cout << options.help();
+        return 0;
+    }
+    if (args.count("dump") > 0) {
+        check_writable(args["dump"].as<std::string>());
+    }
+    Report report(std::cout);
+    if (args.count("ops") > 0) {
+        check_operations(args["device"].as<std::string>(), threads_of(args), report);
+    } else if (args.count("replay") > 0) {
+        run_replay(args, report);
+    } else {
+        run_golden(args, report);
+    }
+    if (args.count("dump") > 0) {
+        cancel_on_signals();  // what is begun here is written whole
+        report.dump(args["dump"].as<std::string>());
+    }
+    std::cout << report.n_compared() - report.n_failed() << " passed, " << report.n_failed()
+              << " failed" << std::endl;
+    return report.n_failed() == 0 ? 0 : 1;
+}
+
+}  // namespace flux2::cli

@@ -1,0 +1,286 @@
+#include "common/options.hpp"
+
+#include "base/byte_size.hpp"
+#include "base/check.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace flux2::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string given(const cxxopts::ParseResult& args, const char* name) {
+    return args[name].as<std::string>();
+}
+
+// Each reads an option into a value, if it is given.
+template <typename Target>
+void read_text(const cxxopts::ParseResult& args, const char* name, Target& target) {
+    if (args.count(name) > 0) {
+        target = given(args, name);
+    }
+}
+
+void read_path(const cxxopts::ParseResult& args, const char* name, fs::path& target) {
+    if (args.count(name) > 0) {
+        target = given(args, name);
+        check(!target.empty(), ErrorKind::bad_argument, "--", name,
+              " is given an empty name; name a file or leave it out");
+    }
+}
+
+template <typename Target>
+void read_int(const cxxopts::ParseResult& args, const char* name, Target& target) {
+    if (args.count(name) > 0) {
+        target = parse_int(concat("--", name), given(args, name));
+    }
+}
+
+template <typename Target>
+void read_float(const cxxopts::ParseResult& args, const char* name, Target& target) {
+    if (args.count(name) > 0) {
+        target = parse_float(concat("--", name), given(args, name));
+    }
+}
+
+// Numbers too: cxxopts would take the 4 of "4x" and name no option when it refuses one.
+std::shared_ptr<cxxopts::Value> text() {
+    return cxxopts::value<std::string>();
+}
+
+}  // namespace
+
+void add_model_options(cxxopts::Options& options) {
+    options.add_options("Model")  //
+        ("m,model",
+         "folder with transformer, text encoder and autoencoder (default: the bundled toy)",
+         text())                                                                              //
+        ("diffusion-model", "transformer, GGUF or safetensors", text())                       //
+        ("llm,text-encoder", "text encoder: Qwen3 or Mistral Small", text())                  //
+        ("vae", "autoencoder", text())                                                        //
+        ("taesd", "TAEF2, the tiny autoencoder: previews, and fast, rough pictures", text())  //
+        ("taesd-preview-only", "leave the picture itself to the autoencoder")                 //
+        ("variant", "klein, base, kv or dev, where the file does not tell", text())           //
+        ("type", "type of the matrices in memory, such as Q8_0 (default: the file's)",
+         text())                                                                           //
+        ("device", "CPU, CUDA0, ... (see flux2 devices); default: the first GPU", text())  //
+        ("t,threads", "CPU threads (default: one per physical core)", text())              //
+        ("max-vram",
+         "device memory to use at most, such as 4G; weights that do not fit are "
+         "streamed from RAM",
+         text())                                                                                 //
+        ("no-repack", "CPU: leave matrices in the mapped file; slower, needs less RAM")          //
+        ("no-unpack", "NVIDIA: keep quantised matrices as they are; slower, needs less memory")  //
+        ("keep-loaded", "hold all parts in memory between pictures, if they fit together")       //
+        ("cache", "folder for encoded prompts (default: the user's cache folder)", text())       //
+        ("no-cache", "keep nothing on disk");
+}
+
+void add_generate_options(cxxopts::Options& options) {
+    options.add_options("Picture")                                                            //
+        ("p,prompt", "what to draw", text())                                                  //
+        ("prompt-file", "a prompt per line, a picture each; - reads standard input", text())  //
+        ("n,negative-prompt", "what to keep out (models guided by two passes)", text())       //
+        ("W,width", "pixels, a multiple of 16 (default 1024)", text())                        //
+        ("H,height", "pixels, a multiple of 16 (default 1024)", text())                       //
+        ("fit", "round width and height to multiples of 16")                                  //
+        ("steps", "denoising steps (default: the model's)", text())                           //
+        ("g,guidance,cfg-scale", "guidance (default: the model's)", text())                   //
+        ("s,seed", "a number; default: random", text())                                       //
+        ("b,batch-count", "pictures per prompt, with seeds counting up", text())              //
+        ("r,ref-image", "reference picture, PNG or JPEG (repeatable)",
+         cxxopts::value<std::vector<std::string>>())                               //
+        ("match-ref", "take the size of this reference, 1 for the first", text())  //
+        ("i,init-img", "picture to start from", text())                            //
+        ("strength", "how far to leave it, above 0 to 1 (default 0.75)",
+         text())                                                                     //
+        ("alpha", "transparency of pictures: drop or white (default drop)", text())  //
+        ("sigmas", "own noise levels, such as 1,0.9,0.7,0", text())                  //
+        ("text-length", "tokens of a prompt (default: the model's)", text())         //
+        ("rng", "noise as torch draws it: cuda, cuda-f32, cpu, cpu-f32 (default cuda)",
+         text())                                                     //
+        ("noise", "safetensors file with the tensor noise", text())  //
+        ("embeds", "safetensors file with prompt_embeds and negative_prompt_embeds", text());
+    options.add_options("Output")  //
+        ("o,output",
+         "PNG, JPEG or BMP; {seed} and %03d (the next free number) are filled in (default "
+         "output.png)",
+         text())                                                                            //
+        ("overwrite", "number pictures from 1 on and replace those that have the numbers")  //
+        ("preview", "write the picture so far here after each step", text())                //
+        ("json", "one event per line on standard output, for programs")                     //
+        ("q,quiet", "only errors")                                                          //
+        ("v,verbose", "more about what is done")                                            //
+        ("h,help", "print this help");
+}
+
+void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model) {
+    if (args.count("model") > 0) {
+        model.files = {};  // those of a picture that is made again
+    }
+    read_path(args, "model", model.folder);
+    read_path(args, "diffusion-model", model.files.transformer);
+    read_path(args, "llm", model.files.text_encoder);
+    read_path(args, "vae", model.files.vae);
+    read_path(args, "taesd", model.files.taesd);
+    if (args.count("taesd-preview-only") > 0) {
+        check(!model.files.taesd.empty(), ErrorKind::bad_argument,
+              "--taesd-preview-only goes with a tiny autoencoder; add --taesd FILE");
+        model.files.taesd_preview_only = true;
+    }
+    read_text(args, "variant", model.load.variant);
+    read_text(args, "type", model.load.type);
+    read_text(args, "device", model.load.device);
+    read_int(args, "threads", model.load.threads);
+    check(model.load.threads >= 0 && model.load.threads <= 512, ErrorKind::bad_argument,
+          "--threads ", model.load.threads, " is out of range; 1 to 512 make sense");
+    if (args.count("max-vram") > 0) {
+        model.load.max_device_bytes =
+            parse_bytes("--max-vram", given(args, "max-vram"), "amount of memory");
+    }
+    model.load.repack = model.load.repack && args.count("no-repack") == 0;
+    model.load.unpack = model.load.unpack && args.count("no-unpack") == 0;
+    model.load.keep_loaded = model.load.keep_loaded || args.count("keep-loaded") > 0;
+    model.load.cache_folder = default_cache_folder();
+    read_path(args, "cache", model.load.cache_folder);
+    if (args.count("no-cache") > 0) {
+        check(args.count("cache") == 0, ErrorKind::bad_argument,
+              "--cache and --no-cache contradict each other; leave out one of them");
+        model.load.cache_folder.clear();
+    }
+}
+
+namespace {
+
+Alpha parse_alpha(const std::string& text) {
+    check(text == "drop" || text == "white", ErrorKind::bad_argument, "--alpha ", text,
+          " is unknown; use drop or white");
+    return text == "white" ? Alpha::white : Alpha::drop;
+}
+
+void read_picture_options(const cxxopts::ParseResult& args, GenerateOptions& o) {
+    Request& request = o.request;
+    read_text(args, "negative-prompt", request.negative_prompt);
+    if (args.count("match-ref") > 0) {
+        const int number = parse_int("--match-ref", given(args, "match-ref"));
+        check(number >= 1, ErrorKind::bad_argument, "--match-ref ", number,
+              " is no reference; the first one is 1");
+        request.match_reference = static_cast<size_t>(number - 1);
+        request.width.reset();  // those of a picture that is made again
+        request.height.reset();
+    }
+    read_int(args, "width", request.width);
+    read_int(args, "height", request.height);
+    request.fit_size = request.fit_size || args.count("fit") > 0;
+    // Of steps and noise levels, the one that is given replaces the other.
+    if (args.count("steps") > 0) {
+        request.sigmas.clear();
+    } else if (args.count("sigmas") > 0) {
+        request.steps.reset();
+    }
+    read_int(args, "steps", request.steps);
+    if (args.count("sigmas") > 0) {
+        request.sigmas = parse_floats(given(args, "sigmas"));
+    }
+    read_float(args, "guidance", request.guidance);
+    if (args.count("seed") > 0) {
+        request.seed = parse_seed(given(args, "seed"));
+    }
+    read_int(args, "text-length", request.text_length);
+    read_text(args, "rng", request.generator);
+    read_path(args, "noise", request.noise_file);
+    read_path(args, "embeds", request.embeds_file);
+}
+
+}  // namespace
+
+void read_generate_options(const cxxopts::ParseResult& args, GenerateOptions& o) {
+    read_model_options(args, o.model);
+    read_picture_options(args, o);
+    check(args.count("prompt") == 0 || args.count("prompt-file") == 0, ErrorKind::bad_argument,
+          "one of --prompt and --prompt-file is enough; leave out the other");
+    read_text(args, "prompt", o.prompt);
+    read_path(args, "prompt-file", o.prompt_file);
+    if (args.count("ref-image") > 0) {
+        o.references.clear();
+        for (const std::string& file : args["ref-image"].as<std::vector<std::string>>()) {
+            o.references.emplace_back(file);
+        }
+    }
+    read_path(args, "init-img", o.init);
+    check(args.count("strength") == 0 || !o.init.empty(), ErrorKind::bad_argument,
+          "--strength goes with a picture to start from; add --init-img FILE");
+    read_float(args, "strength", o.strength);
+    if (args.count("alpha") > 0) {
+        o.alpha = parse_alpha(given(args, "alpha"));
+    }
+    read_int(args, "batch-count", o.batch_count);
+    check(o.batch_count >= 1 && o.batch_count <= 10000, ErrorKind::bad_argument, "--batch-count ",
+          o.batch_count, " is out of range; use 1 to 10000");
+    read_text(args, "output", o.output);
+    check(!o.output.empty(), ErrorKind::bad_argument,
+          "--output is given an empty name; name a file or leave it out");
+    o.overwrite = o.overwrite || args.count("overwrite") > 0;
+    read_path(args, "preview", o.preview);
+    check(args.count("json") == 0 || args.count("quiet") == 0, ErrorKind::bad_argument,
+          "--json and --quiet contradict each other; leave out one of them");
+    o.style = args.count("json") > 0    ? OutputStyle::json
+              : args.count("quiet") > 0 ? OutputStyle::quiet
+                                        : OutputStyle::text;
+    o.verbose = args.count("verbose") > 0;
+    o.request.preview = !o.preview.empty();
+}
+
+void check_no_leftovers(const cxxopts::ParseResult& args) {
+    check(args.unmatched().empty(), ErrorKind::bad_argument, "what is '",
+          args.unmatched().empty() ? "" : args.unmatched().front(),
+          "'? A prompt of several words needs quotes: -p \"a red house\"; flux2 --help lists the "
+          "options");
+}
+
+std::vector<float> parse_floats(const std::string& text) {
+    check(!text.empty(), ErrorKind::bad_argument,
+          "an empty list of noise levels; use numbers such as 1,0.9,0.7,0");
+    std::vector<float> values;
+    for (size_t begin = 0; begin <= text.size();) {
+        const size_t end = std::min(text.find(',', begin), text.size());
+        values.push_back(
+            parse_float("a list such as 1,0.9,0.7,0", text.substr(begin, end - begin)));
+        begin = end + 1;
+    }
+    return values;
+}
+
+uint64_t parse_seed(const std::string& text) {
+    constexpr size_t kMaxDigits = 19;
+    check(!text.empty() && text.size() <= kMaxDigits &&
+              text.find_first_not_of("0123456789") == std::string::npos,
+          ErrorKind::bad_argument, "a seed is a number from 0 to 9999999999999999999, not '", text,
+          "'; leave it out for a random one");
+    return std::stoull(text);
+}
+
+fs::path default_cache_folder() {
+    // What Linux, Windows and macOS name, in this order.
+    for (const auto& [variable, below] : {std::pair{"XDG_CACHE_HOME", ""},
+                                          {"LOCALAPPDATA", ""},
+                                          {"HOME", "Library/Caches"},
+                                          {"HOME", ".cache"}}) {
+        const char* value = std::getenv(variable);
+        const fs::path folder = value == nullptr ? fs::path() : fs::path(value) / below;
+        std::error_code ignored;
+        const bool made_here = std::string(below) == ".cache";
+        if (value != nullptr && *value != '\0' && (made_here || fs::exists(folder, ignored))) {
+            return folder / "flux2";
+        }
+    }
+    return {};
+}
+
+}  // namespace flux2::cli

@@ -1,0 +1,211 @@
+#include "common/picture_facts.hpp"
+
+#include "base/check.hpp"
+#include "base/file.hpp"
+#include "formats/json_file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <type_traits>
+
+namespace flux2::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kKey = "flux2";
+constexpr size_t kShortHash = 10;  // as other programs show it
+constexpr std::array kParts = {"transformer", "text_encoder", "vae", "taesd"};
+
+std::string full_name(const fs::path& path) {
+    return path.empty() ? "" : full_path(path).string();
+}
+
+json file_facts(const fs::path& path, ModelHashes& hashes) {
+    return {{"file", full_name(path)}, {"sha256", hashes.get(path)}};
+}
+
+// Whether a number may become a T: the conversions themselves take any. All whole numbers here are
+// counts or seeds.
+template <typename T>
+bool in_range(const json& value) {
+    if constexpr (std::is_same_v<T, bool>) {
+        return value.is_boolean();
+    } else if constexpr (std::is_integral_v<T>) {
+        const bool positive =
+            value.is_number_unsigned() || (value.is_number_integer() && value.get<int64_t>() >= 0);
+        return positive &&
+               value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<T>::max());
+    } else if constexpr (std::is_floating_point_v<T>) {
+        constexpr double kMost = std::numeric_limits<T>::max();
+        return value.is_number() && std::abs(value.get<double>()) <= kMost;
+    }
+    return true;
+}
+
+template <typename T>
+T get(const json& facts, const char* key, const T& otherwise, const fs::path& picture) {
+    if (!facts.contains(key) || facts[key].is_null()) {
+        return otherwise;
+    }
+    try {
+        if (in_range<T>(facts[key])) {
+            return facts[key].get<T>();
+        }
+    } catch (const json::exception&) {
+        // told below
+    }
+    fail(ErrorKind::bad_file, picture.string(), ": its settings are broken at '", key,
+         "'; give them on the command line instead");
+}
+
+}  // namespace
+
+json picture_facts(const GenerateOptions& options, const ModelFiles& files, ModelHashes& hashes,
+                   const Pipeline& pipeline, const Request& request, const Result& result) {
+    json references = json::array();
+    for (const fs::path& file : options.references) {
+        references.push_back(full_name(file));
+    }
+    json facts = {{"version", version()},
+                  {"model",
+                   {{"name", pipeline.model().name},
+                    {"variant", pipeline.model().variant},
+                    {"types", pipeline.model().types},
+                    {"transformer", file_facts(files.transformer, hashes)},
+                    {"text_encoder", file_facts(files.text_encoder, hashes)},
+                    {"vae", file_facts(files.vae, hashes)},
+                    {"taesd", file_facts(files.taesd, hashes)},
+                    {"taesd_preview_only", files.taesd_preview_only}}},
+                  {"device", pipeline.device()},
+                  {"type", options.model.load.type},
+                  {"prompt", request.prompt},
+                  {"negative_prompt", request.negative_prompt},
+                  {"width", result.image.width},
+                  {"height", result.image.height},
+                  {"steps", result.steps},
+                  {"guidance", result.guidance},
+                  {"seed", result.seed},
+                  {"rng", request.generator},
+                  {"sigmas", result.sigmas},
+                  {"own_sigmas", request.sigmas},
+                  {"requested_steps", nullptr},
+                  {"references", references},
+                  {"init_img", full_name(options.init)},
+                  {"strength", options.strength},
+                  {"alpha", options.alpha == Alpha::white ? "white" : "drop"},
+                  {"noise", full_name(request.noise_file)},
+                  {"embeds", full_name(request.embeds_file)}};
+    facts["text_length"] = request.text_length ? json(*request.text_length) : json();
+    if (request.steps) {
+        facts["requested_steps"] = *request.steps;
+    }
+    return facts;
+}
+
+std::vector<std::string> other_model_files(const std::map<std::string, std::string>& stored_hashes,
+                                           const json& facts) {
+    std::vector<std::string> lines;
+    for (const auto& [part, stored] : stored_hashes) {
+        const json& file = facts["model"][part];
+        const std::string found = file["sha256"].get<std::string>();
+        if (!stored.empty() && found != stored) {
+            lines.push_back(
+                concat("the ", part, " is not the one that made the stored picture: SHA-256 ",
+                       stored.substr(0, kShortHash), " then, ",
+                       found.empty() ? "no such file" : found.substr(0, kShortHash), " now",
+                       found.empty() ? "" : " (" + file["file"].get<std::string>() + ")"));
+        }
+    }
+    return lines;
+}
+
+std::vector<ImageText> picture_texts(const json& given) {
+    // Prompts and file names may hold anything; what is no UTF-8 is replaced.
+    const std::string stored = given.dump(-1, ' ', false, json::error_handler_t::replace);
+    const json facts = json::parse(stored);
+    std::ostringstream line;
+    line << facts["prompt"].get<std::string>() << "\n";
+    if (const std::string negative = facts["negative_prompt"].get<std::string>();
+        !negative.empty()) {
+        line << "Negative prompt: " << negative << "\n";
+    }
+    const json& model = facts["model"];
+    line << "Steps: " << facts["steps"] << ", Sampler: Euler, CFG scale: " << facts["guidance"]
+         << ", Seed: " << facts["seed"] << ", Size: " << facts["width"] << "x" << facts["height"]
+         << ", Model hash: "
+         << model["transformer"]["sha256"].get<std::string>().substr(0, kShortHash) << ", Model: "
+         << fs::path(model["transformer"]["file"].get<std::string>()).stem().string();
+    if (facts["init_img"] != "") {
+        line << ", Denoising strength: " << facts["strength"];
+    }
+    line << ", Version: flux2 " << facts["version"].get<std::string>();
+    std::string parameters = line.str();
+    std::replace(parameters.begin(), parameters.end(), '\0', ' ');
+    return {{"parameters", parameters}, {kKey, stored}};
+}
+
+json read_picture_facts(const fs::path& picture) {
+    for (const ImageText& text : read_image_texts(picture)) {
+        if (text.key == kKey) {
+            json facts = parse_json(text.text);
+            check(facts.is_object(), ErrorKind::bad_file, picture.string(),
+                  ": the settings stored in it are broken");
+            return facts;
+        }
+    }
+    fail(ErrorKind::bad_file, picture.string(),
+         ": holds no settings of flux2; only PNGs that flux2 wrote can be made again");
+}
+
+GenerateOptions options_from_facts(const json& facts, const fs::path& picture) {
+    const auto text = [&](const json& from, const char* key) {
+        return get<std::string>(from, key, "", picture);
+    };
+    const json model = get<json>(facts, "model", json::object(), picture);
+    const auto part = [&](const char* name) {
+        const json file = get<json>(model, name, json::object(), picture);
+        return fs::path(file.is_object() ? text(file, "file") : "");
+    };
+    GenerateOptions o;
+    o.model.files = {part("transformer"), part("text_encoder"), part("vae"), part("taesd"),
+                     get<bool>(model, "taesd_preview_only", false, picture)};
+    for (const char* name : kParts) {
+        const json file = get<json>(model, name, json::object(), picture);
+        o.stored_hashes[name] = file.is_object() ? text(file, "sha256") : "";
+    }
+    o.model.load.variant = text(model, "variant");
+    o.model.load.type = text(facts, "type");
+    o.model.load.device = get<std::string>(facts, "device", "auto", picture);
+    o.prompt = text(facts, "prompt");
+    Request& r = o.request;
+    r.negative_prompt = text(facts, "negative_prompt");
+    r.width = get<int>(facts, "width", 1024, picture);
+    r.height = get<int>(facts, "height", 1024, picture);
+    r.guidance = get<float>(facts, "guidance", 1.0f, picture);
+    r.seed = get<uint64_t>(facts, "seed", 0, picture);
+    r.generator = get<std::string>(facts, "rng", "cuda", picture);
+    r.sigmas = get<std::vector<float>>(facts, "own_sigmas", {}, picture);
+    if (const int steps = get<int>(facts, "requested_steps", 0, picture); steps > 0) {
+        r.steps = steps;
+    }
+    if (const int length = get<int>(facts, "text_length", 0, picture); length > 0) {
+        r.text_length = length;
+    }
+    for (const std::string& file :
+         get<std::vector<std::string>>(facts, "references", {}, picture)) {
+        o.references.emplace_back(file);
+    }
+    o.init = text(facts, "init_img");
+    o.strength = get<float>(facts, "strength", o.strength, picture);
+    o.alpha = text(facts, "alpha") == "white" ? Alpha::white : Alpha::drop;
+    r.noise_file = text(facts, "noise");
+    r.embeds_file = text(facts, "embeds");
+    return o;
+}
+
+}  // namespace flux2::cli

@@ -1,0 +1,37 @@
+// What a picture remembers of how it was made: a line as other programs write it, and our own JSON
+// from which it can be made again.
+#pragma once
+
+#include <flux2/flux2.hpp>
+#include "common/model_hash.hpp"
+#include "common/options.hpp"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace flux2::cli {
+
+// Everything that decides the picture, as JSON.
+nlohmann::json picture_facts(const GenerateOptions& options, const ModelFiles& files,
+                             ModelHashes& hashes, const Pipeline& pipeline, const Request& request,
+                             const Result& result);
+
+// The texts of a PNG: `parameters` in the form of AUTOMATIC1111's web interface, and `flux2`.
+std::vector<ImageText> picture_texts(const nlohmann::json& facts);
+
+// Our JSON in a picture. Throws bad_file when it has none or a broken one.
+nlohmann::json read_picture_facts(const std::filesystem::path& picture);
+
+// A line for each part whose file is not the one that made the stored picture, by their hashes.
+std::vector<std::string> other_model_files(const std::map<std::string, std::string>& stored_hashes,
+                                           const nlohmann::json& facts);
+
+// Options that make the same picture again. Throws bad_file for values that make no sense.
+GenerateOptions options_from_facts(const nlohmann::json& facts,
+                                   const std::filesystem::path& picture);
+
+}  // namespace flux2::cli

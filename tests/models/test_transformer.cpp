@@ -1,0 +1,315 @@
+// What the recordings do not reach: the guidance input, the KV cache across steps, refusals.
+#include "convert.hpp"
+#include "models/transformer.hpp"
+#include "pipeline/latents.hpp"
+#include "support/support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+namespace flux2 {
+namespace {
+
+using test::TestTensor;
+
+// Small random values, the same every time.
+std::vector<float> random_values(size_t n, uint32_t seed) {
+    std::vector<float> values(n);
+    uint32_t state = seed * 2654435761u + 1;
+    for (float& value : values) {
+        state = state * 1664525u + 1013904223u;
+        value = static_cast<float>(static_cast<int32_t>(state)) / 1.2e10f;
+    }
+    return values;
+}
+
+TransformerSizes small_sizes(bool guidance) {
+    return {.hidden = 64,
+            .head_dim = 32,
+            .mlp = 96,
+            .text_width = 48,
+            .channels = 16,
+            .n_double = 1,
+            .n_single = 2,
+            .guidance = guidance};
+}
+
+// A transformer of these sizes in a file, and its tensors.
+struct SmallModel {
+    test::TemporaryFolder folder;
+    std::vector<TestTensor> tensors;
+
+    explicit SmallModel(const TransformerSizes& sizes) {
+        uint32_t seed = 1;
+        for (const ExpectedTensor& expected : inventory(sizes)) {
+            const auto n_dims = static_cast<size_t>(expected.shape.n_dims);
+            tensors.push_back({expected.name,
+                               {expected.shape.ne.begin(), expected.shape.ne.begin() + n_dims},
+                               test::bytes_of(random_values(
+                                   static_cast<size_t>(expected.shape.elements()), seed++)),
+                               TensorType::f32});
+        }
+        test::write_file(path(), test::safetensors_of(tensors));
+    }
+    std::filesystem::path path() const { return folder / "model.safetensors"; }
+
+    std::vector<float> values(const std::string& name) const {
+        for (const TestTensor& tensor : tensors) {
+            if (tensor.name == name) {
+                std::vector<float> result(tensor.data.size() / sizeof(float));
+                std::memcpy(result.data(), tensor.data.data(), tensor.data.size());
+                return result;
+            }
+        }
+        FAIL("no tensor " << name);
+        return {};
+    }
+};
+
+TransformerInput small_input(const TransformerSizes& sizes, int64_t n_ref_side) {
+    TransformerInput input;
+    const auto filled = [](std::array<int64_t, 4> ne, uint32_t seed) {
+        HostTensor x(ne);
+        x.data = random_values(x.data.size(), seed);
+        for (float& value : x.data) {
+            value *= 5;
+        }
+        return x;
+    };
+    input.img = filled({sizes.channels, 6, 1, 1}, 100);
+    input.txt = std::make_shared<const HostTensor>(filled({sizes.text_width, 5, 1, 1}, 101));
+    input.img_pos = image_positions(3, 2);
+    input.txt_pos = text_positions(5);
+    if (n_ref_side > 0) {
+        input.ref = filled({sizes.channels, n_ref_side * n_ref_side, 1, 1}, 102);
+        input.ref_pos = image_positions(n_ref_side, n_ref_side, reference_time(0));
+    }
+    input.timestep = 0.7f;
+    input.guidance = 3.5f;
+    return input;
+}
+
+// y = W x, the plain way.
+std::vector<float> multiply(const std::vector<float>& w, const std::vector<float>& x) {
+    std::vector<float> y(w.size() / x.size());
+    for (size_t row = 0; row < y.size(); ++row) {
+        double sum = 0;
+        for (size_t i = 0; i < x.size(); ++i) {
+            sum += static_cast<double>(w[row * x.size() + i]) * static_cast<double>(x[i]);
+        }
+        y[row] = static_cast<float>(sum);
+    }
+    return y;
+}
+
+std::vector<float> embed(const SmallModel& model, const std::string& name, float t) {
+    std::vector<float> h = multiply(model.values(name + ".in_layer.weight"), timestep_embedding(t));
+    for (float& value : h) {
+        value = value / (1.0f + std::exp(-value));
+    }
+    return multiply(model.values(name + ".out_layer.weight"), h);
+}
+
+// Sums of 100 products in F32.
+constexpr double kF32Sums = 1e-5;
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+    REQUIRE(a.size() == b.size());
+    double largest = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+        largest = std::max(largest, std::abs(static_cast<double>(a[i] - b[i])));
+    }
+    return largest;
+}
+
+TEST_CASE("the time embedding has the reference's values") {
+    const std::vector<float> e = timestep_embedding(1.0f);
+    REQUIRE(e.size() == 256);
+    const std::pair<size_t, double> expected[] = {
+        {0, 0.5623791},   {1, 0.7896147},   {2, 0.4399539},    {3, -0.0236699},  {127, 0.9942316},
+        {128, 0.8268795}, {129, 0.6136030}, {130, -0.8980204}, {131, 0.9997198}, {255, 0.1072541}};
+    for (const auto& [i, value] : expected) {
+        // The argument reaches 1000, where F32 resolves 6e-5 radians.
+        CHECK(std::abs(static_cast<double>(e[i]) - value) < 1e-4);
+    }
+}
+
+TEST_CASE("guidance is embedded beside the time") {
+    const TransformerSizes sizes = small_sizes(/*guidance=*/true);
+    const SmallModel model(sizes);
+    const Backend backend("CPU");
+    const Checkpoint checkpoint = Checkpoint::open(model.path());
+    Transformer transformer(backend, checkpoint);
+    CHECK(transformer.sizes().guidance);
+    Taps taps;
+    transformer.predict(small_input(sizes, 0), ReferenceMode::joint, &taps);
+    std::vector<float> expected = embed(model, "time_in", 0.7f);
+    const std::vector<float> guidance = embed(model, "guidance_in", 3.5f);
+    for (size_t i = 0; i < expected.size(); ++i) {
+        expected[i] += guidance[i];
+    }
+    CHECK(largest_difference(taps.at("vec").data, expected) < kF32Sums);
+}
+
+TEST_CASE("kept keys and values stand in for the references") {
+    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
+    const SmallModel model(sizes);
+    const Backend backend("CPU");
+    const Checkpoint checkpoint = Checkpoint::open(model.path());
+    Transformer transformer(backend, checkpoint);
+    TransformerInput input = small_input(sizes, 3);
+    const HostTensor extracted = transformer.predict(input, ReferenceMode::extract);
+    const HostTensor cached = transformer.predict(input, ReferenceMode::cached);
+    CHECK(largest_difference(cached.data, extracted.data) < kF32Sums);
+    // They do not depend on time, text or picture: the cache of another step serves too.
+    input.timestep = 0.2f;
+    const HostTensor later = transformer.predict(input, ReferenceMode::cached);
+    CHECK(largest_difference(later.data, transformer.predict(input, ReferenceMode::extract).data) <
+          kF32Sums);
+    // And they matter.
+    const HostTensor alone = transformer.predict(small_input(sizes, 0));
+    CHECK(largest_difference(cached.data, alone.data) > 10 * kF32Sums);
+}
+
+TEST_CASE("text that is kept on the device is replaced by other text") {
+    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
+    const SmallModel model(sizes);
+    const Backend backend("CPU");
+    const Checkpoint checkpoint = Checkpoint::open(model.path());
+    Transformer transformer(backend, checkpoint);
+    TransformerInput input = small_input(sizes, 0);
+    const auto text = input.txt;
+    const HostTensor first = transformer.predict(input);
+    CHECK(transformer.predict(input).data == first.data);
+    HostTensor other = *text;
+    std::reverse(other.data.begin(), other.data.end());
+    input.txt = std::make_shared<const HostTensor>(other);
+    CHECK(largest_difference(transformer.predict(input).data, first.data) > 10 * kF32Sums);
+    CHECK(transformer.predict(input).data == Transformer(backend, checkpoint).predict(input).data);
+    input.txt = text;
+    CHECK(transformer.predict(input).data == first.data);
+}
+
+TEST_CASE("references and their positions change the picture") {
+    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
+    const SmallModel model(sizes);
+    const Backend backend("CPU");
+    const Checkpoint checkpoint = Checkpoint::open(model.path());
+    Transformer transformer(backend, checkpoint);
+    TransformerInput input = small_input(sizes, 3);
+    const HostTensor with = transformer.predict(input);
+    CHECK(with.ne == std::array<int64_t, 4>{sizes.channels, 6, 1, 1});
+    CHECK(largest_difference(with.data, transformer.predict(small_input(sizes, 0)).data) >
+          10 * kF32Sums);
+    for (Position& position : input.ref_pos) {
+        position[0] += 10;
+    }
+    CHECK(largest_difference(with.data, transformer.predict(input).data) > kF32Sums);
+}
+
+TEST_CASE("a converted file computes the same as its source") {
+    const TransformerSizes sizes = small_sizes(/*guidance=*/true);
+    const SmallModel model(sizes);
+    const Backend backend("CPU");
+    const Checkpoint original = Checkpoint::open(model.path());
+    convert::ConvertOptions options;
+    options.types.file_type = &convert::parse_file_type("F32");
+    const std::atomic<bool> no_cancel = false;
+    convert::write_plan(convert::make_plan(original, model.folder / "model.gguf", options), 1,
+                        no_cancel, [](uint64_t) {});
+    const Checkpoint converted = Checkpoint::open(model.folder / "model.gguf");
+    const TransformerInput input = small_input(sizes, 2);
+    const HostTensor expected = Transformer(backend, original).predict(input);
+    CHECK(Transformer(backend, converted).predict(input).data == expected.data);
+}
+
+TEST_CASE("streamed blocks compute the same as resident ones, step after step") {
+    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
+    const SmallModel model(sizes);
+    const Backend backend("CPU");
+    const Checkpoint checkpoint = Checkpoint::open(model.path());
+    Transformer resident(backend, checkpoint);
+    Transformer streamed(backend, checkpoint, {.type = {}, .stream_blocks = true});
+    // Three blocks in two places: an odd number, so that the first one is fetched anew each step.
+    for (const float timestep : {1.0f, 0.7f, 0.2f}) {
+        TransformerInput input = small_input(sizes, 2);
+        input.timestep = timestep;
+        CHECK(streamed.predict(input).data == resident.predict(input).data);
+    }
+    CHECK(streamed.weight_memory().own.host > resident.weight_memory().own.host);
+}
+
+TEST_CASE("what is measured is what is allocated") {
+    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
+    const SmallModel model(sizes);
+    const Checkpoint checkpoint = Checkpoint::open(model.path());
+    const Backend backend("CPU", 2);
+    const Backend measuring("CPU", 2, BackendUse::measure);
+    // Types that one CPU or another repacks, and one that none does.
+    for (const TensorType type :
+         {TensorType::f32, TensorType::f16, TensorType::q8_0, TensorType::q4_0}) {
+        for (const bool stream : {false, true}) {
+            CAPTURE(type_name(type));
+            CAPTURE(stream);
+            const WeightOptions options{.type = type, .stream_blocks = stream};
+            Transformer real(backend, checkpoint, options);
+            Transformer measured(measuring, checkpoint, options);
+            for (const ReferenceMode mode : {ReferenceMode::joint, ReferenceMode::extract}) {
+                const TransformerShape shape{mode, 6, 3, 5};
+                real.reserve(shape);
+                measured.reserve(shape);
+                CHECK(measured.compute_memory().host == real.compute_memory().host);
+                CHECK(measured.compute_memory().host > 0);
+            }
+            CHECK(measured.weight_memory().own.host == real.weight_memory().own.host);
+            CHECK((measured.weight_memory().own.host > 0 || type == TensorType::f32));
+        }
+    }
+}
+
+TEST_CASE("a raised flag cancels a computation, and progress counts blocks") {
+    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
+    const SmallModel model(sizes);
+    Backend backend("CPU");
+    const Checkpoint checkpoint = Checkpoint::open(model.path());
+    Transformer transformer(backend, checkpoint);
+    std::atomic<bool> cancel = false;
+    backend.set_cancel(&cancel);
+    std::vector<double> shares;
+    backend.set_on_progress([&](double share) { shares.push_back(share); });
+    const HostTensor whole = transformer.predict(small_input(sizes, 0));
+    CHECK(shares == std::vector<double>{1.0 / 3, 2.0 / 3, 1.0});
+    backend.set_on_progress([&](double share) { cancel = share > 0.5; });
+    const auto error = test::error_of([&] { transformer.predict(small_input(sizes, 0)); });
+    CHECK(error.kind == ErrorKind::cancelled);
+    // Afterwards it works as before.
+    cancel = false;
+    backend.set_on_progress({});
+    CHECK(transformer.predict(small_input(sizes, 0)).data == whole.data);
+    // What a callback throws arrives.
+    backend.set_on_progress([](double) { throw Error(ErrorKind::bad_argument, "enough"); });
+    CHECK(test::error_of([&] { transformer.predict(small_input(sizes, 0)); }).mentions("enough"));
+}
+
+TEST_CASE("inputs of another model are refused") {
+    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
+    const SmallModel model(sizes);
+    const Backend backend("CPU");
+    const Checkpoint checkpoint = Checkpoint::open(model.path());
+    Transformer transformer(backend, checkpoint);
+    TransformerInput input = small_input(sizes, 0);
+    input.txt = std::make_shared<const HostTensor>(HostTensor({sizes.text_width + 1, 5, 1, 1}));
+    const auto error = test::error_of([&] { transformer.predict(input); });
+    CHECK(error.kind == ErrorKind::bad_argument);
+    CHECK(error.mentions("48"));
+    CHECK(error.mentions("49"));
+    CHECK(test::error_of([&] {
+              transformer.predict(small_input(sizes, 3), ReferenceMode::cached);
+          }).kind == ErrorKind::internal);
+}
+
+}  // namespace
+}  // namespace flux2

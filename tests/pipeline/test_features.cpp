@@ -1,0 +1,191 @@
+// Text features from the encoder, from memory and from the cache: the same ones, or made again.
+#include "pipeline/features.hpp"
+
+#include <flux2/flux2.hpp>
+#include "base/log.hpp"
+#include "support/cli.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The klein fixture with a text encoder that reads prompts, in a folder of its own.
+struct SmallModel {
+    test::TemporaryFolder folder;
+    ModelFiles files{test::fixture("klein/flux2.safetensors"), test::write_reading_encoder(folder),
+                     test::fixture("klein/vae.safetensors")};
+    LoadOptions options;
+
+    SmallModel() {
+        options.device = "CPU";
+        options.threads = 1;
+        options.cache_folder = folder / "cache";
+    }
+    Pipeline load() const { return Pipeline::load(files, options); }
+    std::string facts(Placement placement = Placement::device) const {
+        const Model model = open_model(files, "");
+        Parts parts(model, options);
+        parts.set_placement(Part::text_encoder, placement);
+        return encoder_facts(model, options, parts);
+    }
+    bool repacks(const std::string& type) const {
+        const Model model = open_model(files, "");
+        LoadOptions repacking = options;
+        repacking.type = type;
+        repacking.repack = true;
+        return !Parts(model, repacking).text_encoder_layout().empty();
+    }
+};
+
+Request small_request(const std::string& prompt) {
+    Request request;
+    request.prompt = prompt;
+    request.width = request.height = 64;
+    request.steps = 1;
+    request.seed = 1;
+    request.text_length = 32;
+    return request;
+}
+
+// Changes a file, keeping its size and its time.
+void change_quietly(const fs::path& file, const std::function<void(test::Bytes&)>& change) {
+    const auto time = fs::last_write_time(file);
+    test::Bytes bytes = test::read_file(file);
+    const size_t size = bytes.size();
+    change(bytes);
+    REQUIRE(bytes.size() == size);
+    test::write_file(file, bytes);
+    fs::last_write_time(file, time);
+}
+
+// Where the first bytes after this text are.
+size_t behind(const test::Bytes& bytes, const std::string& text) {
+    const test::Bytes wanted = test::bytes_of(text);
+    const auto found = std::search(bytes.begin(), bytes.end(), wanted.begin(), wanted.end());
+    REQUIRE(found != bytes.end());
+    return static_cast<size_t>(found - bytes.begin()) + wanted.size();
+}
+
+TEST_CASE("a prompt is cached only when its features were there already") {
+    SmallModel small;
+    small.options.keep_loaded = true;
+    Pipeline pipeline = small.load();
+    CHECK(!pipeline.generate(small_request("red")).prompt_cached);
+    // The text encoder is loaded still, but it works for this one.
+    CHECK(!pipeline.generate(small_request("blue")).prompt_cached);
+    CHECK(pipeline.generate(small_request("red")).prompt_cached);
+    CHECK(small.load().generate(small_request("blue")).prompt_cached);
+}
+
+TEST_CASE("a prompt that is cut is warned about wherever its features come from") {
+    const SmallModel small;
+    Request request = small_request("one two three red green blue");
+    request.text_length = 8;
+    Pipeline pipeline = small.load();
+    for (const char* source : {"encoder", "memory", "disk"}) {
+        CAPTURE(source);
+        int n = 0;
+        const ScopedLog told([&](LogLevel level, const std::string& line) {
+            n += level == LogLevel::warning &&
+                 line.find("this end of it is not used: \"") != std::string::npos &&
+                 line.find("blue") != std::string::npos;
+        });
+        Result result = source == std::string("disk") ? small.load().generate(request)
+                                                      : pipeline.generate(request);
+        CHECK(result.prompt_cached == (source != std::string("encoder")));
+        CHECK(n == 1);
+    }
+}
+
+TEST_CASE("a damaged entry of the cache gives the same picture as none") {
+    const SmallModel small;
+    const Image whole = small.load().generate(small_request("red")).image;
+    int n_entries = 0;
+    for (const fs::directory_entry& entry : fs::directory_iterator(small.folder / "cache")) {
+        ++n_entries;
+        change_quietly(entry.path(),
+                       [](test::Bytes& bytes) { bytes[bytes.size() / 2] ^= std::byte{0x40}; });
+    }
+    REQUIRE(n_entries == 1);
+    const Result again = small.load().generate(small_request("red"));
+    CHECK(!again.prompt_cached);
+    CHECK(again.image.rgb == whole.rgb);
+    CHECK(small.load().generate(small_request("red")).prompt_cached);
+}
+
+TEST_CASE("another tokenizer beside the same weights makes features again") {
+    const SmallModel small;
+    small.load().generate(small_request("red"));
+    CHECK(small.load().generate(small_request("red")).prompt_cached);
+    const fs::path file = small.folder / "tokenizer.json";
+    nlohmann::json tokenizer = nlohmann::json::parse(std::ifstream(file));
+    std::swap(tokenizer["model"]["vocab"]["r"], tokenizer["model"]["vocab"]["d"]);
+    test::write_file(file, tokenizer.dump());
+    CHECK(!small.load().generate(small_request("red")).prompt_cached);
+}
+
+TEST_CASE("another configuration beside the same weights makes features again") {
+    const SmallModel small;
+    const auto cached_with = [&](const char* config) {
+        test::write_file(small.folder / "config.json", std::string_view(config));
+        return small.load().generate(small_request("red")).prompt_cached;
+    };
+    CHECK(!cached_with(R"({"rope_theta": 1000000.0})"));
+    CHECK(cached_with(R"({"rope_theta": 1000000.0, "architectures": []})"));
+    CHECK(!cached_with(R"({"rope_theta": 1000001.0})"));
+    CHECK(!cached_with(R"({"rms_norm_eps": 1e-5})"));
+    CHECK(!cached_with(R"({"flux2": {"layers": [8, 18, 27]}})"));
+}
+
+TEST_CASE("keys inside a GGUF that change features change their key") {
+    SmallModel small;
+    const fs::path file = small.folder / "te.gguf";
+    fs::copy_file(fs::path(FLUX2_TINY_MODEL) / "text-encoder-bf16.gguf", file);
+    small.files = {fs::path(FLUX2_TINY_MODEL) / "flux2-tiny-bf16.gguf", file,
+                   fs::path(FLUX2_TINY_MODEL) / "vae-bf16.gguf"};
+    const std::string before = small.facts();
+    CHECK(small.facts() == before);
+    change_quietly(file, [](test::Bytes& bytes) {
+        // Behind the key stands the number of its type, then the float.
+        const float theta = 2e6f;
+        std::memcpy(&bytes[behind(bytes, "qwen3.rope.freq_base") + 4], &theta, sizeof(theta));
+    });
+    const std::string other_theta = small.facts();
+    CHECK(other_theta != before);
+    change_quietly(file, [](test::Bytes& bytes) {
+        bytes[behind(bytes, "ball oo") - 1] = std::byte{'a'};  // a merge
+    });
+    CHECK(small.facts() != other_theta);
+}
+
+TEST_CASE("files, place, type and layout of the weights change the key of features") {
+    SmallModel small;
+    const std::string before = small.facts();
+    CHECK(small.facts(Placement::streamed) != before);
+    CHECK(small.facts(Placement::unpacked) != before);
+    small.options.type = "Q8_0";
+    const std::string repacked = small.facts();
+    CHECK(repacked != before);
+    small.options.repack = false;
+    const std::string plain = small.facts();
+    // A CPU without a layout of its own for this type leaves matrices as they are.
+    CHECK((plain != repacked) == small.repacks("Q8_0"));
+    small.options = SmallModel().options;
+    fs::last_write_time(small.files.text_encoder, fs::file_time_type::clock::now());
+    CHECK(small.facts() != before);
+}
+
+}  // namespace
+}  // namespace flux2

@@ -1,0 +1,92 @@
+// What a job takes in memory, and whether all parts may stay loaded.
+#include "pipeline/memory_plan.hpp"
+
+#include "support/support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <string>
+
+namespace flux2 {
+namespace {
+
+constexpr uint64_t kProgramBytes = 100'000'000;
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+
+// A planner over the bundled model in F32, with a job that encodes a reference.
+struct Planned {
+    LoadOptions options;
+    Model model = open_model(find_model(FLUX2_TINY_MODEL).files, "");
+    Job job;
+
+    Planned() {
+        options.device = "CPU";
+        options.threads = 1;
+        options.type = "F32";
+        options.keep_loaded = true;
+        job.width = job.height = 64;
+        job.text_length = 32;
+        job.references = {{128, 128}};
+    }
+    MemoryPlanner planner() const { return MemoryPlanner(model, options, kProgramBytes); }
+};
+
+TEST_CASE("what stays loaded is counted once, however many stages use it") {
+    const Planned planned;
+    MemoryPlanner planner = planned.planner();
+    const MemoryPlan plan =
+        planner.choose(planned.job, {.device = kNoLimit, .host = kNoLimit}).plan;
+    REQUIRE(plan.stages.size() == 4);
+    const auto weights = [&](size_t stage) { return plan.stages[stage].host_weights; };
+    REQUIRE(plan.stages[1].stage == "encode references");
+    REQUIRE(plan.stages[3].stage == "decode");
+    REQUIRE(weights(1) == weights(3));  // the same autoencoder
+    const uint64_t all_weights = weights(0) + weights(2) + weights(3);
+    CHECK(plan.host_peak > all_weights + kProgramBytes);
+    // Each stage's own table has the program in it; together there is one of it.
+    uint64_t compute = 0;
+    for (const StageMemory& stage : plan.stages) {
+        compute += stage.host_compute - kProgramBytes;
+    }
+    CHECK(plan.host_peak <= all_weights + compute + kProgramBytes);
+}
+
+TEST_CASE("parts that do not fit together are loaded in turn, and kept again when they fit") {
+    const Planned planned;
+    MemoryPlanner planner = planned.planner();
+    const MemoryChoice together =
+        planner.choose(planned.job, {.device = kNoLimit, .host = kNoLimit});
+    CHECK(together.keep_loaded);
+    CHECK(together.why_in_turn.empty());
+    const uint64_t limit = together.plan.host_peak;
+    CHECK(planner.choose(planned.job, {.device = kNoLimit, .host = limit}).keep_loaded);
+
+    const MemoryChoice in_turn =
+        planner.choose(planned.job, {.device = kNoLimit, .host = limit - 1});
+    CHECK(!in_turn.keep_loaded);
+    CHECK(in_turn.plan.host_peak < limit);
+    CHECK(in_turn.why_in_turn.find("loaded one at a time") != std::string::npos);
+
+    Job large = planned.job;
+    large.width = large.height = 512;
+    CHECK(!planner.choose(large, {.device = kNoLimit, .host = limit}).keep_loaded);
+    CHECK(planner.choose(planned.job, {.device = kNoLimit, .host = limit}).keep_loaded);
+}
+
+TEST_CASE("parts that need not stay are planned in turn") {
+    Planned planned;
+    planned.options.keep_loaded = false;
+    MemoryPlanner planner = planned.planner();
+    const MemoryChoice choice = planner.choose(planned.job, {.device = kNoLimit, .host = kNoLimit});
+    CHECK(!choice.keep_loaded);
+    CHECK(choice.why_in_turn.empty());
+    uint64_t largest = 0;
+    for (const StageMemory& stage : choice.plan.stages) {
+        largest = std::max(largest, stage.host_weights + stage.host_compute);
+    }
+    CHECK(choice.plan.host_peak == largest);
+}
+
+}  // namespace
+}  // namespace flux2

@@ -1,0 +1,81 @@
+// Which parts are in memory when, and what happens when there is no room.
+#include <flux2/log.hpp>
+#include "pipeline/parts.hpp"
+#include "support/support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+namespace flux2 {
+namespace {
+
+Model small_model() {
+    return open_model(
+        {test::fixture("klein/flux2.safetensors"), test::fixture("klein/text_encoder.safetensors"),
+         test::fixture("klein/vae.safetensors")},
+        "klein");
+}
+
+TEST_CASE("parts take turns, or stay when they are to be kept") {
+    const Model model = small_model();
+    LoadOptions options;
+    options.device = "CPU";
+    options.type = "F32";
+    Parts parts(model, options);
+    std::vector<Part> loaded;
+    parts.set_on_load([&](Part part) { loaded.push_back(part); });
+    parts.transformer();
+    const uint64_t transformer = parts.memory().host;
+    parts.vae();
+    parts.transformer();
+    CHECK(loaded == std::vector<Part>{Part::transformer, Part::vae, Part::transformer});
+    CHECK(parts.memory().host == transformer);
+    CHECK(transformer > 0);
+
+    parts.set_keeps_loaded(true);
+    parts.free_all();
+    CHECK(parts.memory().host == 0);
+    parts.transformer();
+    parts.vae();
+    parts.transformer();
+    CHECK(loaded.size() == 5);
+    CHECK(parts.memory().host > transformer);
+}
+
+TEST_CASE("a part that finds no memory tries again with the others freed, then gives up") {
+    const Model model = small_model();
+    LoadOptions options;
+    options.device = "CPU";
+    options.keep_loaded = true;
+    Parts parts(model, options);
+    parts.vae();
+    std::string told;
+    set_log([&](LogLevel, const std::string& line) { told += line + "\n"; });
+    int tries = 0;
+    const auto error = test::error_of([&] {
+        parts.run(Part::transformer, [&]() -> int {
+            ++tries;
+            throw Error(ErrorKind::out_of_memory, "full");
+        });
+    });
+    set_log({});
+    CHECK(tries == 2);
+    CHECK(error.kind == ErrorKind::out_of_memory);
+    CHECK(told.find("not enough memory for the transformer (full)") != std::string::npos);
+    CHECK(told.find("the other parts are freed first") != std::string::npos);
+    // Other failures are no reason to try again.
+    tries = 0;
+    CHECK(test::error_of([&] {
+              parts.run(Part::transformer, [&]() -> int {
+                  ++tries;
+                  throw Error(ErrorKind::backend, "broken");
+              });
+          }).kind == ErrorKind::backend);
+    CHECK(tries == 1);
+    CHECK(parts.run(Part::vae, [] { return 7; }) == 7);
+}
+
+}  // namespace
+}  // namespace flux2

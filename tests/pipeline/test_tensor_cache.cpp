@@ -1,0 +1,155 @@
+#include "pipeline/tensor_cache.hpp"
+
+#include "base/log.hpp"
+#include "support/support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <limits>
+#include <string>
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+
+HostTensor filled(float value, int64_t n = 1000) {
+    HostTensor tensor({n, 2, 1, 1});
+    tensor.data.assign(tensor.data.size(), value);
+    return tensor;
+}
+
+constexpr std::array<int64_t, 4> kShape = {1000, 2, 1, 1};
+
+// Counts the lines of the log while it lives.
+class LineCount {
+  public:
+    int n = 0;
+    std::string last;
+
+  private:
+    ScopedLog log_{[this](LogLevel, const std::string& line) {
+        ++n;
+        last = line;
+    }};
+};
+
+TEST_CASE("what is stored is found by its whole key, bit for bit") {
+    const test::TemporaryFolder folder;
+    const TensorCache cache(folder / "cache", 1'000'000);
+    CHECK(!cache.find("a", kShape));
+    cache.store("a", filled(0.1f));
+    const auto found = TensorCache(folder / "cache", 1'000'000).find("a", kShape);
+    REQUIRE(found);
+    CHECK(found->value.ne == kShape);
+    CHECK(found->value.data == filled(0.1f).data);
+    CHECK(found->note.empty());
+    cache.store("b", filled(0.2f), "a \xc3\xa9 note");
+    CHECK(cache.find("b", kShape)->note == "a \xc3\xa9 note");
+    CHECK(!cache.find("a ", kShape));
+    CHECK(!cache.find("", kShape));
+}
+
+TEST_CASE("the entries used longest ago make room") {
+    const test::TemporaryFolder folder;
+    // An entry of 2000 values takes some 8 kB and 4 kB of reserve.
+    const TensorCache cache(folder.path(), 25'000);
+    cache.store("first", filled(1));
+    cache.store("second", filled(2));
+    const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+    for (const std::string& name : folder.names()) {
+        fs::last_write_time(folder / name, long_ago);
+    }
+    CHECK(cache.find("first", kShape));  // used just now
+    cache.store("third", filled(3));
+    CHECK(cache.find("first", kShape));
+    CHECK(!cache.find("second", kShape));
+    CHECK(cache.find("third", kShape));
+    uint64_t bytes = 0;
+    for (const std::string& name : folder.names()) {
+        bytes += fs::file_size(folder / name);
+    }
+    CHECK(bytes <= 25'000);
+    // What is larger than the whole cache is not kept.
+    cache.store("huge", filled(4, 100'000));
+    CHECK(!cache.find("huge", kShape));
+}
+
+TEST_CASE("an entry with a flipped bit is removed with one line, wherever the bit is") {
+    const test::TemporaryFolder folder;
+    const TensorCache cache(folder.path(), 1'000'000);
+    cache.store("a", filled(0.1f), "note");
+    const fs::path file = folder / folder.names().at(0);
+    const test::Bytes whole = test::read_file(file);
+    // Every place of the header and the small tensors, and some of the values.
+    for (size_t at = 0; at < whole.size(); at += at < 2000 ? 1 : 97) {
+        test::Bytes flipped = whole;
+        flipped[at] ^= std::byte{1};
+        test::write_file(file, flipped);
+        const LineCount told;
+        const auto found = cache.find("a", kShape);
+        CAPTURE(at);
+        CHECK(!found);
+        CHECK(told.n == 1);
+        CHECK(told.last.find(file.string()) != std::string::npos);
+        CHECK(!fs::exists(file));
+    }
+    test::write_file(file, whole);
+    CHECK(cache.find("a", kShape));
+}
+
+TEST_CASE("an entry of another shape is removed") {
+    const test::TemporaryFolder folder;
+    const TensorCache cache(folder.path(), 1'000'000);
+    cache.store("a", filled(0.1f));
+    const LineCount told;
+    CHECK(!cache.find("a", {2, 1000, 1, 1}));
+    CHECK(told.n == 1);
+    CHECK(told.last.find("its shape is [1000, 2, 1, 1], expected [2, 1000, 1, 1]") !=
+          std::string::npos);
+    CHECK(folder.names().empty());
+}
+
+TEST_CASE("values that are not finite are not kept") {
+    const test::TemporaryFolder folder;
+    const TensorCache cache(folder.path(), 1'000'000);
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+        HostTensor tensor = filled(0.1f);
+        tensor.data[1234] = bad;
+        cache.store("a", tensor);
+        CHECK(folder.names().empty());
+        CHECK(!cache.find("a", kShape));
+    }
+}
+
+TEST_CASE("broken entries, other files and unusable folders do no harm") {
+    const test::TemporaryFolder folder;
+    const TensorCache cache(folder / "cache", 1'000'000);
+    cache.store("a", filled(1));
+    for (const fs::directory_entry& file : fs::directory_iterator(folder / "cache")) {
+        test::write_file(file.path(), "no safetensors");
+    }
+    CHECK(!cache.find("a", kShape));
+    cache.store("a", filled(2));
+    CHECK(cache.find("a", kShape));
+
+    test::write_file(folder / "cache/notes.txt", "kept");
+    const TensorCache tiny(folder / "cache", 13'000);
+    tiny.store("b", filled(3));
+    CHECK(fs::exists(folder / "cache/notes.txt"));
+
+    test::write_file(folder / "file", "");
+    const TensorCache impossible(folder / "file/cache", 1'000'000);
+    impossible.store("a", filled(1));
+    CHECK(!impossible.find("a", kShape));
+    const TensorCache none("", 1'000'000);
+    none.store("a", filled(1));
+    CHECK(!none.find("a", kShape));
+}
+
+}  // namespace
+}  // namespace flux2

@@ -1,0 +1,215 @@
+// What a picture remembers of how it was made, and making it again.
+#include "common/picture_facts.hpp"
+
+#include "support/cli.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+namespace flux2::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::Arguments;
+using test::fixture;
+using test::joined;
+
+std::string name_of(const fs::path& path) {
+    return path.string();
+}
+
+// Options with every value that is stored, none of them the default.
+GenerateOptions unusual_options() {
+    GenerateOptions o;
+    o.model.files = {fixture("klein/flux2.safetensors"), {}, fixture("klein/vae.safetensors")};
+    o.model.load.variant = "base";
+    o.model.load.type = "F16";
+    o.model.load.device = "CPU";
+    o.prompt = "a \xc3\xa9 house";
+    o.request.prompt = *o.prompt;
+    o.request.negative_prompt = "blurry";
+    o.request.guidance = 3.5f;
+    o.request.seed = 9999999999999999999u;
+    o.request.generator = "cpu-f32";
+    o.request.sigmas = {1.0f, 0.25f, 0.0f};
+    o.request.steps = 2;
+    o.request.text_length = 77;
+    o.request.noise_file = "/n.safetensors";
+    o.request.embeds_file = "/e.safetensors";
+    o.references = {"/a.png", "/b,c.png"};
+    o.init = "/i.png";
+    o.strength = 0.5f;
+    o.alpha = Alpha::white;
+    return o;
+}
+
+TEST_CASE("options come back from what a picture stores of them") {
+    const GenerateOptions o = unusual_options();
+    const Pipeline pipeline = Pipeline::load(o.model.files, o.model.load);
+    ModelHashes hashes(o.model.files, {});
+    Result result;
+    result.image = {64, 80, std::vector<uint8_t>(64 * 80 * 3)};
+    result.seed = *o.request.seed;
+    result.steps = 2;
+    result.guidance = *o.request.guidance;
+    result.sigmas = o.request.sigmas;
+    const json facts = picture_facts(o, o.model.files, hashes, pipeline, o.request, result);
+
+    const test::TemporaryFolder folder;
+    save_image(folder / "x.png", result.image, picture_texts(facts));
+    const GenerateOptions back =
+        options_from_facts(read_picture_facts(folder / "x.png"), folder / "x.png");
+    CHECK(back.model.files.transformer == o.model.files.transformer);
+    CHECK(back.model.files.text_encoder.empty());
+    CHECK(back.model.files.vae == o.model.files.vae);
+    CHECK(back.model.load.variant == "base");
+    CHECK(back.model.load.type == "F16");
+    CHECK(back.model.load.device == "CPU");
+    CHECK(back.prompt == o.prompt);
+    CHECK(back.request.negative_prompt == "blurry");
+    CHECK(back.request.width == 64);
+    CHECK(back.request.height == 80);
+    CHECK(back.request.guidance == 3.5f);
+    CHECK(back.request.seed == 9999999999999999999u);
+    CHECK(back.request.generator == "cpu-f32");
+    CHECK(back.request.sigmas == o.request.sigmas);
+    CHECK(back.request.steps == 2);
+    CHECK(back.request.text_length == 77);
+    CHECK(back.request.noise_file == "/n.safetensors");
+    CHECK(back.request.embeds_file == "/e.safetensors");
+    CHECK(back.references == o.references);
+    CHECK(back.init == "/i.png");
+    CHECK(back.strength == 0.5f);
+    CHECK(back.alpha == Alpha::white);
+}
+
+TEST_CASE("other programs find their line in a picture") {
+    const json facts = {
+        {"version", "1.2"},
+        {"model", {{"transformer", {{"file", "/m/k.gguf"}, {"sha256", "0123456789abcdef"}}}}},
+        {"prompt", std::string("a\0b \xff", 5)},
+        {"negative_prompt", "dark"},
+        {"steps", 4},
+        {"guidance", 1.0},
+        {"seed", 7},
+        {"width", 64},
+        {"height", 80},
+        {"init_img", "/i.png"},
+        {"strength", 0.5}};
+    const std::vector<ImageText> texts = picture_texts(facts);
+    REQUIRE(texts.size() == 2);
+    CHECK(texts[0].key == "parameters");
+    CHECK(texts[0].text ==
+          "a b \xef\xbf\xbd\nNegative prompt: dark\nSteps: 4, Sampler: Euler, CFG scale: 1.0, "
+          "Seed: 7, Size: 64x80, Model hash: 0123456789, Model: k, Denoising strength: 0.5, "
+          "Version: flux2 1.2");
+    CHECK(texts[1].key == "flux2");
+    CHECK(json::parse(texts[1].text)["prompt"] == std::string("a\0b \xef\xbf\xbd", 7));
+}
+
+struct Made {
+    test::TemporaryFolder folder;
+    Made() {
+        const auto result = test::flux2_program(joined(
+            test::small_picture(), {"-p", "x", "-s", "7", "-r", name_of(fixture("klein/ref_0.png")),
+                                    "-o", name_of(folder / "first.png")}));
+        REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    }
+
+    // Makes it again with changes, and returns the picture.
+    Image again(const Arguments& changes) const {
+        const std::string out = name_of(folder / "again.png");
+        const auto result = test::flux2_program(
+            joined({"redo", name_of(folder / "first.png"), "--no-cache", "-o", out}, changes));
+        REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+        return load_image(out);
+    }
+};
+
+TEST_CASE("redo makes the same picture, and another one for each change") {
+    const Made made;
+    const Image first = load_image(made.folder / "first.png");
+    CHECK(made.again({}).rgb == first.rgb);
+    CHECK(made.again({"-s", "8"}).rgb != first.rgb);
+    CHECK(made.again({"-W", "80"}).width == 80);
+    // The stored steps and size give way to what replaces them.
+    CHECK(made.again({"--sigmas", "1,0.5,0"}).rgb != first.rgb);
+    const Image reference = load_image(fixture("klein/ref_0.png"));
+    const Image matched = made.again({"--match-ref", "1"});
+    CHECK(matched.width == reference.width / 16 * 16);
+    CHECK(matched.height == reference.height / 16 * 16);
+}
+
+TEST_CASE("redo tells which model files are others than those that made the picture") {
+    const Made made;
+    const auto redo = [&](const Arguments& changes) {
+        return test::flux2_program(joined({"redo", name_of(made.folder / "first.png"), "--no-cache",
+                                           "-o", name_of(made.folder / "again.png")},
+                                          changes));
+    };
+    CHECK(redo({}).err.find("is not the one") == std::string::npos);
+    auto tensors = test::tensors_of(fixture("klein/vae.safetensors"));
+    const fs::path other = made.folder / "vae.safetensors";
+    test::write_file(other, test::safetensors_of(tensors, R"({"note": "the same values"})"));
+    const auto result = redo({"--vae", name_of(other)});
+    CHECK(result.exit_code == 0);
+    const json then = read_picture_facts(made.folder / "first.png")["model"]["vae"];
+    const json now = read_picture_facts(made.folder / "again.png")["model"]["vae"];
+    CHECK(result.err.find("warning: the vae is not the one that made the stored picture: SHA-256 " +
+                          then["sha256"].get<std::string>().substr(0, 10) + " then, " +
+                          now["sha256"].get<std::string>().substr(0, 10) + " now") !=
+          std::string::npos);
+    CHECK(result.err.find("the transformer is not") == std::string::npos);
+}
+
+TEST_CASE("several prompts take the size of a reference") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "prompts", std::string_view("one\ntwo\n"));
+    const auto result = test::flux2_program(
+        joined(test::klein_parts(),
+               {"--llm", name_of(test::write_reading_encoder(folder)), "--text-length", "16",
+                "--steps", "1", "--prompt-file", name_of(folder / "prompts"), "-r",
+                name_of(fixture("klein/ref_0.png")), "--match-ref", "1", "-o",
+                name_of(folder / "%d.png")}));
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    const Image reference = load_image(fixture("klein/ref_0.png"));
+    for (const char* name : {"1.png", "2.png"}) {
+        CHECK(load_image(folder / name).width == reference.width / 16 * 16);
+    }
+}
+
+TEST_CASE("redo takes a folder of models over the stored files") {
+    const Made made;
+    const test::TemporaryFolder models;
+    const auto result =
+        test::flux2_program({"redo", name_of(made.folder / "first.png"), "--no-cache", "-m",
+                             name_of(models.path()), "-o", name_of(made.folder / "again.png")});
+    CHECK(result.exit_code == 3);
+    CHECK(result.err.find("holds no part of FLUX.2") != std::string::npos);
+}
+
+TEST_CASE("several prompts with one seed each keep their picture") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "prompts", std::string_view("one\r\n\ntwo\nthree"));
+    const auto result = test::flux2_program(
+        joined(test::small_picture(), {"--prompt-file", name_of(folder / "prompts"), "-s", "7",
+                                       "-o", name_of(folder / "{seed}.png")}));
+    CHECK(result.exit_code == 0);
+    CHECK(folder.names() == std::vector<std::string>{"7-002.png", "7-003.png", "7.png", "prompts"});
+    CHECK(read_picture_facts(folder / "7.png")["prompt"] == "one");
+    CHECK(read_picture_facts(folder / "7-003.png")["prompt"] == "three");
+}
+
+TEST_CASE("a comma in a file's name is part of it") {
+    const test::TemporaryFolder folder;
+    fs::copy_file(fixture("klein/ref_0.png"), folder / "a,b.png");
+    const auto result = test::flux2_program(
+        joined(test::small_picture(),
+               {"-p", "x", "-r", name_of(folder / "a,b.png"), "-o", name_of(folder / "x.png")}));
+    CHECK(result.exit_code == 0);
+    CHECK(test::flux2_program({"info", name_of(folder / "a,b.png")}).exit_code == 0);
+}
+
+}  // namespace
+}  // namespace flux2::cli

@@ -1,0 +1,194 @@
+// The interactive session, typed at a terminal.
+#include <flux2/image.hpp>
+#include "support/cli.hpp"
+
+#include <doctest/doctest.h>
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+using test::joined;
+
+class Typist {
+  public:
+    explicit Typist(const test::TemporaryFolder& folder, const std::string& output = "a.png",
+                    const test::Arguments& more = {})
+        : program_(
+              joined(joined(test::small_picture(), {"-o", (folder / output).string()}), more)) {
+        greeting_ = program_.wait_for("Type a prompt, or help.");
+        program_.wait_for("> ");
+    }
+
+    const std::string& greeting() const { return greeting_; }
+
+    // Types a line and returns what is answered up to the next prompt.
+    std::string say(const std::string& line) {
+        program_.type(line + "\n");
+        return program_.wait_for("\n> ");
+    }
+    // The same for a line that is answered by silence.
+    void set(const std::string& line) {
+        program_.type(line + "\n");
+        CHECK(program_.wait_for("> ") == "> ");
+    }
+    test::TerminalProgram& program() { return program_; }
+
+  private:
+    test::TerminalProgram program_;
+    std::string greeting_;
+};
+
+bool has(const std::string& text, const std::string& piece) {
+    return text.find(piece) != std::string::npos;
+}
+
+std::string stored_settings(const fs::path& picture) {
+    for (const ImageText& text : read_image_texts(picture)) {
+        if (text.key == "flux2") {
+            return text.text;
+        }
+    }
+    return "";
+}
+
+TEST_CASE("prompts become pictures, settings hold, results serve as references") {
+    const test::TemporaryFolder folder;
+    Typist user(folder);
+    CHECK(has(user.say("a red house"), "$1 = " + (folder / "a-001.png").string()));
+    CHECK(load_image(folder / "a-001.png").width == 64);
+    user.set("");
+    user.set("  width = 80 ");
+    user.set("seed=2147483647");
+    user.set("input_images=$1");
+    CHECK(has(user.say("the house = at night"), "$2 = " + (folder / "a-002.png").string()));
+    CHECK(load_image(folder / "a-002.png").width == 80);
+    const std::string settings = stored_settings(folder / "a-002.png");
+    CHECK(has(settings, "a-001.png"));
+    CHECK(has(settings, "2147483647"));
+    CHECK(has(settings, "the house = at night"));
+
+    const std::string shown = user.say("show");
+    CHECK(has(shown, "width=80\n"));
+    CHECK(has(shown, "seed=2147483647\n"));
+    CHECK(has(shown, "input_images=" + (folder / "a-001.png").string()));
+    user.set("width=");
+    user.set("height=");
+    user.set("match_image_size=0");
+    CHECK(has(user.say("a third"), "$3"));
+    CHECK(load_image(folder / "a-003.png").width == 64);
+    CHECK(has(user.say("history"), "$2  " + (folder / "a-002.png").string() + "  the house"));
+    CHECK(has(user.say("help"), "key=value"));
+    user.program().type("quit\n");
+    CHECK(user.program().wait_for_exit(10) == 0);
+    CHECK(folder.names() == std::vector<std::string>{"a-001.png", "a-002.png", "a-003.png"});
+}
+
+TEST_CASE("wrong lines are answered by a sentence, and the session goes on") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "text.png", std::string_view("no picture"));
+    Typist user(folder);
+    CHECK(has(user.say("width=wide"), "flux2: width takes a whole number, not 'wide'"));
+    CHECK(has(user.say("steps=99999999999"), "flux2: steps takes a whole number"));
+    CHECK(has(user.say("guidance=nan"), "flux2: guidance takes a number, not 'nan'"));
+    CHECK(has(user.say("guidance=1,2"), "flux2: guidance takes a number, not '1,2'"));
+    CHECK(has(user.say("seed=-1"), "flux2: a seed is a number from 0"));
+    CHECK(has(user.say("match_image_size=-1"), "flux2: match_image_size counts"));
+    CHECK(has(user.say("widht=64"), "flux2: there is no setting widht; help lists them"));
+    CHECK(has(user.say("input_images=$1"), "flux2: $1 is no result of this session"));
+    CHECK(has(user.say("input_images=$x"), "flux2: "));
+    CHECK(has(user.say("input_images=" + (folder / "none.png").string()), "no such file"));
+    CHECK(has(user.say("input_images=" + (folder / "text.png").string()), "neither a PNG nor"));
+    user.set("width=100");
+    CHECK(has(user.say("a house"), "flux2: a width of 100 pixels is no multiple of 16"));
+    user.set("width=64");
+    user.set("steps=0");
+    CHECK(has(user.say("a house"), "flux2: 0 steps are out of range"));
+    user.set("steps=1");
+    CHECK(has(user.say("a house"), "$1 = "));
+    user.program().type("\x04");  // end of input
+    CHECK(user.program().wait_for_exit(10) == 0);
+    CHECK(folder.names() == std::vector<std::string>{"a-001.png", "text.png"});
+}
+
+TEST_CASE("pictures named by a seed that repeats do not replace each other") {
+    const test::TemporaryFolder folder;
+    Typist user(folder, "{seed}.png");
+    user.set("seed=7");
+    CHECK(has(user.say("one"), "$1 = " + (folder / "7.png").string()));
+    CHECK(has(user.say("two"), "$2 = " + (folder / "7-002.png").string()));
+    CHECK(has(user.say("three"), "$3 = " + (folder / "7-003.png").string()));
+    user.program().type("exit\n");
+    CHECK(user.program().wait_for_exit(10) == 0);
+}
+
+TEST_CASE("a session leaves the pictures of earlier ones alone") {
+    const test::TemporaryFolder folder;
+    {
+        Typist user(folder, "new/a.png");
+        CHECK_FALSE(has(user.greeting(), "numbered"));
+        CHECK(has(user.say("one"), "$1 = " + (folder / "new/a-001.png").string()));
+    }
+    const test::Bytes first = test::read_file(folder / "new/a-001.png");
+    Typist user(folder, "new/a.png");
+    CHECK(has(user.greeting(), "pictures are numbered from 2 on"));
+    CHECK(has(user.say("another"), "$1 = " + (folder / "new/a-002.png").string()));
+    // Meanwhile a second session draws into the same folder.
+    Typist second(folder, "new/a.png");
+    CHECK(has(second.say("a third"), "$1 = " + (folder / "new/a-003.png").string()));
+    CHECK(has(user.say("a fourth"), "$2 = " + (folder / "new/a-004.png").string()));
+    CHECK(test::read_file(folder / "new/a-001.png") == first);
+    Typist seeds(folder, "new/{seed}.png");
+    seeds.set("seed=7");
+    CHECK(has(seeds.say("one"), "$1 = " + (folder / "new/7.png").string()));
+    Typist again(folder, "new/{seed}.png");
+    again.set("seed=7");
+    CHECK(has(again.say("one"), "$1 = " + (folder / "new/7-002.png").string()));
+}
+
+TEST_CASE("a session that overwrites begins at the first number") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "a-001.png", std::string_view("earlier"));
+    Typist user(folder, "a.png", {"--overwrite"});
+    CHECK(has(user.say("one"), "$1 = " + (folder / "a-001.png").string()));
+    CHECK(load_image(folder / "a-001.png").width == 64);
+    CHECK(folder.names() == std::vector<std::string>{"a-001.png"});
+}
+
+TEST_CASE("a session draws to a device that stays one") {
+    const test::TemporaryFolder folder;
+    fs::create_symlink("/dev/null", folder / "null.png");
+    Typist user(folder, "null.png");
+    CHECK(has(user.say("one"), "$1 = "));
+    CHECK(has(user.say("two"), "$2 = "));
+    CHECK(fs::is_character_file(folder / "null.png"));
+    CHECK(folder.names() == std::vector<std::string>{"null.png"});
+}
+
+TEST_CASE("Ctrl-C ends a picture first, and the session at its prompt") {
+    const test::TemporaryFolder folder;
+    Typist user(folder);
+    user.set("width=1024");
+    user.set("height=1024");
+    user.program().type("a large picture\n");
+    user.program().wait_for("denoising");
+    user.program().type("\x03");
+    user.program().wait_for("flux2: cancelled");
+    user.program().wait_for("> ");
+    user.set("width=64");
+    user.set("height=64");
+    CHECK(has(user.say("a small one"), "$1 = "));
+    user.program().type("\x03");
+    CHECK(user.program().wait_for_exit(3) == 130);
+    CHECK(folder.names() == std::vector<std::string>{"a-001.png"});
+}
+
+TEST_CASE("a session without a transformer ends before its first prompt") {
+    test::TerminalProgram program(
+        {"--no-cache", "--vae", test::fixture("klein/vae.safetensors").string()});
+    program.wait_for("flux2: no transformer");
+    CHECK(program.wait_for_exit(10) == 3);
+}
+
+}  // namespace
+}  // namespace flux2
