@@ -82,7 +82,7 @@ std::string size_name(const TransformerSizes& sizes) {
         return "9B";
     }
     int64_t n = 0;
-    for (const ExpectedTensor& tensor : inventory(sizes)) {
+    for (const ExpectedTensor& tensor : tensor_list(sizes)) {
         n += tensor.shape.elements();
     }
     return short_count(n);

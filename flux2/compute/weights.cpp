@@ -4,6 +4,7 @@
 #include "base/log.hpp"
 #include "base/parallel.hpp"
 #include "base/system.hpp"
+#include "checkpoints/checkpoint.hpp"
 #include "compute/cpu/q8_linear.hpp"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ TensorType stored_type(const Backend& backend, TensorType type) {
     return type == TensorType::f64 ? TensorType::f32 : type;
 }
 
-TensorType kernel_type(TensorType type) {
+TensorType filter_type(TensorType type) {
     return type == TensorType::f32 || type == TensorType::f64 ? TensorType::f32 : TensorType::f16;
 }
 
@@ -42,58 +43,79 @@ std::vector<ggml_tensor*> tensors_of(const Bounds& group) {
 
 }  // namespace
 
-Weights::Weights(const Backend& backend, const Checkpoint& checkpoint, const WeightOptions& options)
+Weights::Weights(const Backend& backend, const Checkpoint& checkpoint,
+                 const std::vector<ExpectedTensor>& tensors, const WeightOptions& options)
     : backend_(backend),
       checkpoint_(checkpoint),
       options_(options),
-      context_(ggml_init({.mem_size = (checkpoint.tensors().size() + 16) * ggml_tensor_overhead(),
+      context_(ggml_init({.mem_size = (tensors.size() + 16) * ggml_tensor_overhead(),
                           .mem_buffer = nullptr,
-                          .no_alloc = true})) {}
+                          .no_alloc = true})) {
+    for (const ExpectedTensor& tensor : tensors) {
+        shapes_.emplace(tensor.name, tensor.shape);
+    }
+}
 
-ggml_tensor* Weights::matrix(const std::string& name, std::initializer_list<int64_t> shape) {
+ggml_tensor* Weights::matrix(const std::string& name) {
     const TensorType source = checkpoint_.get(name).type();
     const bool unpacks = options_.unpack && backend_.operations() == Operations::cuda &&
                          (is_quantized(source) || source == TensorType::f16);
-    return declare(name, shape, unpacks ? TensorType::bf16 : matrix_type(name, *shape.begin()),
-                   Use::multiply);
+    return declare(name, unpacks ? TensorType::bf16 : matrix_type(name), Use::multiply);
 }
 
-ggml_tensor* Weights::table(const std::string& name, std::initializer_list<int64_t> shape) {
-    return declare(name, shape, matrix_type(name, *shape.begin()), Use::look_up);
+ggml_tensor* Weights::table(const std::string& name) {
+    return declare(name, matrix_type(name), Use::look_up);
 }
 
-ggml_tensor* Weights::vector(const std::string& name, int64_t n) {
-    return declare(name, {n}, TensorType::f32, Use::other);
+ggml_tensor* Weights::vector(const std::string& name) {
+    return declare(name, TensorType::f32, Use::other);
 }
 
-ggml_tensor* Weights::kernel(const std::string& name, std::initializer_list<int64_t> shape) {
-    return declare(name, shape, kernel_type(options_.type.value_or(checkpoint_.get(name).type())),
+ggml_tensor* Weights::filter(const std::string& name) {
+    return declare(name, filter_type(options_.type.value_or(checkpoint_.get(name).type())),
                    Use::other);
 }
 
+HostTensor Weights::read(const std::string& name) const {
+    const ModelTensor& tensor = checked(name);
+    HostTensor values(shapes_.at(name).ne);
+    tensor.read_f32(0, values.data);
+    return values;
+}
+
+std::string Weights::file() const {
+    return checkpoint_.file();
+}
+
 // Rows that are no whole number of blocks cannot be quantised.
-TensorType Weights::matrix_type(const std::string& name, int64_t row) const {
-    const TensorType source = checkpoint_.get(name).type();
+TensorType Weights::matrix_type(const std::string& name) const {
+    const TensorType source = checked(name).type();
     const TensorType type = options_.type.value_or(stored_type(backend_, source));
-    if (row % block_elements(type) == 0) {
+    if (shapes_.at(name).ne[0] % block_elements(type) == 0) {
         return type;
     }
     return is_quantized(source) ? TensorType::f32 : stored_type(backend_, source);
 }
 
-ggml_tensor* Weights::declare(const std::string& name, std::initializer_list<int64_t> shape,
-                              TensorType type, Use use) {
-    const ModelTensor& source = checkpoint_.get(name);
-    const Shape expected(shape);
-    check(same_sizes(source.shape, expected), ErrorKind::bad_file, checkpoint_.file(), ": tensor ",
-          name, " has shape ", to_string(source.shape), ", expected ", to_string(expected),
-          "; the file is broken or of another model");
+// The file's tensor, of the shape that the list has.
+const ModelTensor& Weights::checked(const std::string& name) const {
+    const auto entry = shapes_.find(name);
+    check(entry != shapes_.end(), ErrorKind::internal, "tensor ", name, " is in no list");
+    const ModelTensor& tensor = checkpoint_.get(name);
+    check(same_sizes(tensor.shape, entry->second), ErrorKind::bad_file, checkpoint_.file(),
+          ": tensor ", name, " has shape ", to_string(tensor.shape), ", expected ",
+          to_string(entry->second), "; the file is broken or of another model");
+    return tensor;
+}
+
+ggml_tensor* Weights::declare(const std::string& name, TensorType type, Use use) {
+    const ModelTensor& source = checked(name);
     const TensorType found = source.type();
     check(is_float(found) || is_quantized(found) || is_scaled(found), ErrorKind::unsupported,
           checkpoint_.file(), ": tensor ", name, " is of type ", type_name(found),
           ", which holds no weights");
     ggml_tensor* tensor = ggml_new_tensor(context_.get(), static_cast<ggml_type>(type),
-                                          Shape::kMaxDims, expected.ne.data());
+                                          Shape::kMaxDims, shapes_.at(name).ne.data());
     ggml_set_name(tensor, name.c_str());
     bound_.push_back({tensor, &source, block_, use});
     return tensor;

@@ -1,24 +1,29 @@
-// The tensors of one model on a device: first declared by name and shape and checked against the
-// file, then loaded in one go. Nothing of a graph exists before every shape is known to be right.
+// The tensors of one model on a device: first declared by name and checked against the file, then
+// loaded in one go. Nothing of a graph exists before every shape is known to be right.
 #pragma once
 
-#include "checkpoints/checkpoint.hpp"
+#include "base/host_tensor.hpp"
 #include "compute/backend.hpp"
 #include "compute/block_stream.hpp"
+#include "formats/tensor_type.hpp"
+#include "networks/tensor_list.hpp"
 
 #include <ggml-cpp.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace flux2 {
+
+class Checkpoint;
+struct ModelTensor;
 
 struct WeightOptions {
     // The type of matrices in memory; unset: as the file has them. F8, weights with
@@ -43,16 +48,23 @@ struct WeightMemory {
 // long, since weights that need no conversion stay in its mapped files.
 class Weights {
   public:
-    Weights(const Backend& backend, const Checkpoint& checkpoint, const WeightOptions& options);
+    // `tensors` are those that the network may have, with their shapes.
+    Weights(const Backend& backend, const Checkpoint& checkpoint,
+            const std::vector<ExpectedTensor>& tensors, const WeightOptions& options);
 
-    // Declares a tensor and checks its shape. Throws bad_file naming file and tensor.
-    ggml_tensor* matrix(const std::string& name, std::initializer_list<int64_t> shape);
+    // Declares a tensor of the list. Throws bad_file, naming file and tensor, when the file has
+    // none or one of another shape.
+    ggml_tensor* matrix(const std::string& name);
     // A matrix of which single rows are looked up: stays in RAM, whatever the device.
-    ggml_tensor* table(const std::string& name, std::initializer_list<int64_t> shape);
-    // A vector or convolution kernel bias, norm, statistics: always F32.
-    ggml_tensor* vector(const std::string& name, int64_t n);
-    // [kw, kh, in, out]; F16 unless the file or the options say F32.
-    ggml_tensor* kernel(const std::string& name, std::initializer_list<int64_t> shape);
+    ggml_tensor* table(const std::string& name);
+    // A bias, a norm: always F32.
+    ggml_tensor* vector(const std::string& name);
+    // Of a convolution, [kw, kh, in, out]; F16 unless the file or the options say F32.
+    ggml_tensor* filter(const std::string& name);
+    // The values of a tensor of the list, for the host; nothing is declared.
+    HostTensor read(const std::string& name) const;
+    // The name of the file, for messages.
+    std::string file() const;
 
     // What is declared from here on belongs to the next block, or to none of them again.
     void begin_block() { block_ = static_cast<int>(n_blocks_++); }
@@ -84,9 +96,9 @@ class Weights {
     };
     using Write = std::function<void(uint64_t offset, std::span<const std::byte> bytes)>;
 
-    ggml_tensor* declare(const std::string& name, std::initializer_list<int64_t> shape,
-                         TensorType type, Use use);
-    TensorType matrix_type(const std::string& name, int64_t row) const;
+    const ModelTensor& checked(const std::string& name) const;
+    ggml_tensor* declare(const std::string& name, TensorType type, Use use);
+    TensorType matrix_type(const std::string& name) const;
     std::map<ggml_backend_buffer_type_t, std::vector<const Bound*>> choose_repacked() const;
     bool try_map(const Bound& bound);
     void place(const std::vector<const Bound*>& group, ggml_backend_buffer_type_t type,
@@ -97,6 +109,7 @@ class Weights {
 
     const Backend& backend_;
     const Checkpoint& checkpoint_;
+    std::unordered_map<std::string, Shape> shapes_;
     WeightOptions options_;
     std::vector<Bound> bound_;
     int block_ = kNoBlock;

@@ -1,6 +1,7 @@
 // What a tensor file says it holds: names, types, shapes and where the bytes lie.
 #pragma once
 
+#include "base/shape.hpp"
 #include "formats/metadata.hpp"
 #include "formats/tensor_type.hpp"
 
@@ -13,27 +14,6 @@
 #include <vector>
 
 namespace flux2 {
-
-// Sizes in ggml's order, ne[0] running fastest: PyTorch's [out, in] is {in, out} here.
-struct Shape {
-    static constexpr int kMaxDims = 4;
-
-    int n_dims = 0;  // 0 for a single value
-    std::array<int64_t, kMaxDims> ne = {1, 1, 1, 1};
-
-    Shape() = default;
-    Shape(std::initializer_list<int64_t> sizes);
-
-    int64_t elements() const { return ne[0] * ne[1] * ne[2] * ne[3]; }
-    int64_t rows() const { return ne[1] * ne[2] * ne[3]; }
-    bool operator==(const Shape& other) const { return ne == other.ne; }
-};
-
-// Equal but for dimensions of 1: [C, C] and [1, 1, C, C] hold the same bytes.
-bool same_sizes(const Shape& a, const Shape& b);
-
-// "[3072, 128]", fastest first.
-std::string to_string(const Shape& shape);
 
 struct TensorInfo {
     std::string name;

@@ -27,23 +27,21 @@ struct TextEncoderNetwork {
 
 namespace {
 
-LayerWeights load_layer(Weights& w, const TextEncoderSizes& s, const std::string& p) {
-    const int64_t q = s.n_head * s.head_dim;
-    const int64_t kv = s.n_head_kv * s.head_dim;
+LayerWeights load_layer(Weights& w, TextFamily family, const std::string& p) {
     const auto head_norm = [&](const char* name) {
-        return s.family == TextFamily::qwen3 ? w.vector(p + name, s.head_dim) : nullptr;
+        return family == TextFamily::qwen3 ? w.vector(p + name) : nullptr;
     };
-    return {.attn_norm = w.vector(p + ".attn_norm.weight", s.hidden),
-            .q = w.matrix(p + ".attn_q.weight", {s.hidden, q}),
-            .k = w.matrix(p + ".attn_k.weight", {s.hidden, kv}),
-            .v = w.matrix(p + ".attn_v.weight", {s.hidden, kv}),
-            .output = w.matrix(p + ".attn_output.weight", {q, s.hidden}),
+    return {.attn_norm = w.vector(p + ".attn_norm.weight"),
+            .q = w.matrix(p + ".attn_q.weight"),
+            .k = w.matrix(p + ".attn_k.weight"),
+            .v = w.matrix(p + ".attn_v.weight"),
+            .output = w.matrix(p + ".attn_output.weight"),
             .q_norm = head_norm(".attn_q_norm.weight"),
             .k_norm = head_norm(".attn_k_norm.weight"),
-            .ffn_norm = w.vector(p + ".ffn_norm.weight", s.hidden),
-            .gate = w.matrix(p + ".ffn_gate.weight", {s.hidden, s.ffn}),
-            .up = w.matrix(p + ".ffn_up.weight", {s.hidden, s.ffn}),
-            .down = w.matrix(p + ".ffn_down.weight", {s.ffn, s.hidden})};
+            .ffn_norm = w.vector(p + ".ffn_norm.weight"),
+            .gate = w.matrix(p + ".ffn_gate.weight"),
+            .up = w.matrix(p + ".ffn_up.weight"),
+            .down = w.matrix(p + ".ffn_down.weight")};
 }
 
 // What every layer needs to know beside its weights.
@@ -135,23 +133,24 @@ struct TextEncoder::Plan {
     ggml_tensor* features = nullptr;
 };
 
-TextEncoder::TextEncoder(const Backend& backend, const Checkpoint& checkpoint,
-                         const TextEncoderFacts& facts, const WeightOptions& options)
+TextEncoder::TextEncoder(const Backend& backend, const TextEncoderSizes& sizes,
+                         const TextEncoderFacts& facts, const Checkpoint& checkpoint,
+                         const WeightOptions& options)
     : backend_(backend),
-      sizes_(read_text_encoder_sizes(checkpoint)),
+      sizes_(sizes),
       facts_(facts),
-      weights_(backend, checkpoint, options),
+      weights_(backend, checkpoint, tensor_list(sizes), options),
       network_(std::make_unique<TextEncoderNetwork>()) {
     const bool rising = std::is_sorted(facts.layers.begin(), facts.layers.end());
     check(!facts.layers.empty() && rising && facts.layers.front() >= 1 &&
               facts.layers.back() <= sizes_.n_layers,
-          ErrorKind::bad_file, checkpoint.file(), ": has ", sizes_.n_layers,
+          ErrorKind::bad_file, weights_.file(), ": has ", sizes_.n_layers,
           " layers, but its features should come from layer ",
           facts.layers.empty() ? 0 : facts.layers.back(), "; it is not made for FLUX.2");
-    network_->token_embd = weights_.table("token_embd.weight", {sizes_.hidden, sizes_.vocabulary});
+    network_->token_embd = weights_.table("token_embd.weight");
     for (int64_t i = 0; i < facts.layers.back(); ++i) {
         weights_.begin_block();
-        network_->layers.push_back(load_layer(weights_, sizes_, "blk." + std::to_string(i)));
+        network_->layers.push_back(load_layer(weights_, sizes_.family, "blk." + std::to_string(i)));
     }
     form_ = choose_form(backend, weights_, sizes_.head_dim, sizes_.hidden);
     weights_.load();

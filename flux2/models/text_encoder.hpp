@@ -4,9 +4,9 @@
 #pragma once
 
 #include "base/host_tensor.hpp"
-#include "checkpoints/inventory.hpp"
 #include "compute/graph.hpp"
 #include "compute/weights.hpp"
+#include "networks/sizes.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -28,7 +28,8 @@ class TextEncoder {
   public:
     // Loads only the layers up to the last one used. Throws bad_file. The backend and the
     // checkpoint must outlive it.
-    TextEncoder(const Backend& backend, const Checkpoint& checkpoint, const TextEncoderFacts& facts,
+    TextEncoder(const Backend& backend, const TextEncoderSizes& sizes,
+                const TextEncoderFacts& facts, const Checkpoint& checkpoint,
                 const WeightOptions& options = {});
     ~TextEncoder();
 

@@ -4,6 +4,7 @@
 #include "models/vae.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -12,8 +13,8 @@ namespace {
 
 constexpr int kPoolGroups = 4;
 constexpr float kPoolEps = 1e-5f;
-constexpr float kClamp = 3;    // latents stay between -3 and 3
-constexpr size_t kStages = 4;  // 1, 2, 4 and 8 times smaller than the picture
+constexpr float kClamp = 3;  // latents stay between -3 and 3
+constexpr size_t kStages = std::tuple_size_v<TinyStages>;
 
 struct Pool {
     ggml_tensor* widen = nullptr;  // empty in blocks without one
@@ -44,61 +45,45 @@ namespace {
 
 // ---- Weights ----
 
-Conv load_conv(Weights& w, const std::string& name, int64_t in, int64_t out) {
-    return {.weight = w.kernel(name + ".weight", {3, 3, in, out}),
-            .bias = w.vector(name + ".bias", out)};
+Conv load_conv(Weights& w, const std::string& name) {
+    return {.weight = w.filter(name + ".weight"), .bias = w.vector(name + ".bias")};
 }
 
-Pool load_pool(Weights& w, const TinyAutoencoderSizes& s, const std::string& name) {
-    return {.widen = w.kernel(name + ".0.weight", {1, 1, s.width, s.pool_width}),
-            .norm = {.weight = w.vector(name + ".1.weight", s.pool_width),
-                     .bias = w.vector(name + ".1.bias", s.pool_width)},
-            .narrow = w.kernel(name + ".3.weight", {1, 1, s.pool_width, s.width})};
+Pool load_pool(Weights& w, const std::string& name) {
+    return {.widen = w.filter(name + ".0.weight"),
+            .norm = {.weight = w.vector(name + ".1.weight"), .bias = w.vector(name + ".1.bias")},
+            .narrow = w.filter(name + ".3.weight")};
 }
 
-Block load_block(Weights& w, const TinyAutoencoderSizes& s, const std::string& name, bool pools) {
-    return {.pool = pools ? load_pool(w, s, name + ".pool") : Pool{},
-            .conv = {load_conv(w, name + ".conv.0", s.width, s.width),
-                     load_conv(w, name + ".conv.2", s.width, s.width),
-                     load_conv(w, name + ".conv.4", s.width, s.width)}};
+Block load_block(Weights& w, const std::string& name, bool pools) {
+    return {.pool = pools ? load_pool(w, name + ".pool") : Pool{},
+            .conv = {load_conv(w, name + ".conv.0"), load_conv(w, name + ".conv.2"),
+                     load_conv(w, name + ".conv.4")}};
 }
 
-// Where a stage's layers lie in the original's sequence.
-struct StageLayers {
-    int first_block, n_blocks;
-    int resample;  // 0: none
-    bool pools;
-};
-constexpr std::array<StageLayers, kStages> kEncoderLayers = {
-    {{1, 1, 2, false}, {3, 3, 6, false}, {7, 3, 10, false}, {11, 3, 0, true}}};
-constexpr std::array<StageLayers, kStages> kDecoderLayers = {
-    {{3, 3, 7, true}, {8, 3, 12, false}, {13, 3, 17, false}, {18, 1, 0, false}}};
-
-void load_stages(Weights& w, const TinyAutoencoderSizes& s, const std::string& half,
-                 const std::array<StageLayers, kStages>& layers,
+void load_stages(Weights& w, const std::string& half, const TinyStages& layers,
                  std::array<Stage, kStages>& stages) {
     const auto name = [&](int layer) { return half + std::to_string(layer); };
     for (size_t i = 0; i < kStages; ++i) {
         for (int j = 0; j < layers[i].n_blocks; ++j) {
             stages[i].blocks.push_back(
-                load_block(w, s, name(layers[i].first_block + j), layers[i].pools));
+                load_block(w, name(layers[i].first_block + j), layers[i].pools));
         }
         if (layers[i].resample != 0) {
-            stages[i].resample =
-                w.kernel(name(layers[i].resample) + ".weight", {3, 3, s.width, s.width});
+            stages[i].resample = w.filter(name(layers[i].resample) + ".weight");
         }
     }
 }
 
-void load_network(Weights& w, const TinyAutoencoderSizes& s, TinyNetwork& n) {
-    if (s.has_encoder) {
-        n.encoder.conv_in = load_conv(w, "encoder.0", 3, s.width);
-        load_stages(w, s, "encoder.", kEncoderLayers, n.encoder.stages);
-        n.encoder.conv_out = load_conv(w, "encoder.14", s.width, s.latent_channels);
+void load_network(Weights& w, bool has_encoder, TinyNetwork& n) {
+    if (has_encoder) {
+        n.encoder.conv_in = load_conv(w, "encoder.0");
+        load_stages(w, "encoder.", kTinyEncoderStages, n.encoder.stages);
+        n.encoder.conv_out = load_conv(w, "encoder.14");
     }
-    n.decoder.conv_in = load_conv(w, "decoder.1", s.latent_channels, s.width);
-    load_stages(w, s, "decoder.", kDecoderLayers, n.decoder.stages);
-    n.decoder.conv_out = load_conv(w, "decoder.19", s.width, 3);
+    n.decoder.conv_in = load_conv(w, "decoder.1");
+    load_stages(w, "decoder.", kTinyDecoderStages, n.decoder.stages);
+    n.decoder.conv_out = load_conv(w, "decoder.19");
 }
 
 // ---- Graph ----
@@ -169,18 +154,17 @@ struct TinyAutoencoder::Plan {
     ggml_tensor *input = nullptr, *output = nullptr;
 };
 
-TinyAutoencoder::TinyAutoencoder(const Backend& backend, const Checkpoint& checkpoint,
-                                 const WeightOptions& options)
+TinyAutoencoder::TinyAutoencoder(const Backend& backend, const TinyAutoencoderSizes& sizes,
+                                 const Checkpoint& checkpoint, const WeightOptions& options)
     : backend_(backend),
-      file_(checkpoint.file()),
-      sizes_(read_tiny_autoencoder_sizes(checkpoint)),
-      weights_(backend, checkpoint, options),
+      sizes_(sizes),
+      weights_(backend, checkpoint, tensor_list(sizes), options),
       network_(std::make_unique<TinyNetwork>()) {
     constexpr int64_t kChannelsAtOnce = 8;  // what the CUDA form reads
-    check(sizes_.pool_width % kPoolGroups == 0, ErrorKind::bad_file, file_, ": its pools are ",
-          sizes_.pool_width, " channels wide, which do not divide into ", kPoolGroups,
-          " groups; the file is broken");
-    load_network(weights_, sizes_, *network_);
+    check(sizes_.pool_width % kPoolGroups == 0, ErrorKind::bad_file, weights_.file(),
+          ": its pools are ", sizes_.pool_width, " channels wide, which do not divide into ",
+          kPoolGroups, " groups; the file is broken");
+    load_network(weights_, sizes_.has_encoder, *network_);
     // Whoever asks for F32 does not want pixels in F16.
     const bool suits_cuda = options.type != TensorType::f32 && sizes_.width % kChannelsAtOnce == 0;
     form_ = picture_form(backend) == PictureForm::cuda && !suits_cuda ? PictureForm::stock
@@ -221,7 +205,7 @@ HostTensor TinyAutoencoder::compute(bool decoding, const HostTensor& input) {
 }
 
 HostTensor TinyAutoencoder::encode(const HostTensor& pixels) {
-    check(sizes_.has_encoder, ErrorKind::bad_file, file_,
+    check(sizes_.has_encoder, ErrorKind::bad_file, weights_.file(),
           ": holds the decoder alone and cannot encode pictures; use a file with both halves, or "
           "add the autoencoder with --vae FILE");
     check(pixels.ne[0] % 16 == 0 && pixels.ne[1] % 16 == 0 && pixels.ne[2] == 3,

@@ -4,10 +4,10 @@
 #pragma once
 
 #include "base/host_tensor.hpp"
-#include "checkpoints/inventory.hpp"
 #include "compute/graph.hpp"
 #include "compute/picture_ops.hpp"
 #include "compute/weights.hpp"
+#include "networks/sizes.hpp"
 
 #include <array>
 #include <cstdint>
@@ -21,8 +21,8 @@ struct TinyNetwork;  // the weights by their role
 class TinyAutoencoder {
   public:
     // Throws bad_file. The backend and the checkpoint must outlive it.
-    TinyAutoencoder(const Backend& backend, const Checkpoint& checkpoint,
-                    const WeightOptions& options = {});
+    TinyAutoencoder(const Backend& backend, const TinyAutoencoderSizes& sizes,
+                    const Checkpoint& checkpoint, const WeightOptions& options = {});
     ~TinyAutoencoder();
 
     const TinyAutoencoderSizes& sizes() const { return sizes_; }
@@ -51,7 +51,6 @@ class TinyAutoencoder {
     HostTensor compute(bool decoding, const HostTensor& input);
 
     const Backend& backend_;
-    std::string file_;  // for messages
     TinyAutoencoderSizes sizes_;
     Weights weights_;
     PictureForm form_ = PictureForm::stock;

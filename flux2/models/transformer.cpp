@@ -29,8 +29,6 @@ struct EmbedderWeights {  // of time or guidance
     ggml_tensor *in_layer = nullptr, *out_layer = nullptr;
 };
 
-constexpr int64_t kTimeChannels = 256;
-
 }  // namespace
 
 struct TransformerNetwork {
@@ -44,50 +42,50 @@ struct TransformerNetwork {
 
 namespace {
 
-StreamWeights load_stream(Weights& w, const TransformerSizes& s, const std::string& p) {
-    return {.qkv = w.matrix(p + "_attn.qkv.weight", {s.hidden, 3 * s.hidden}),
-            .q_norm = w.vector(p + "_attn.norm.query_norm.scale", s.head_dim),
-            .k_norm = w.vector(p + "_attn.norm.key_norm.scale", s.head_dim),
-            .proj = w.matrix(p + "_attn.proj.weight", {s.hidden, s.hidden}),
-            .mlp_in = w.matrix(p + "_mlp.0.weight", {s.hidden, 2 * s.mlp}),
-            .mlp_out = w.matrix(p + "_mlp.2.weight", {s.mlp, s.hidden})};
+StreamWeights load_stream(Weights& w, const std::string& p) {
+    return {.qkv = w.matrix(p + "_attn.qkv.weight"),
+            .q_norm = w.vector(p + "_attn.norm.query_norm.scale"),
+            .k_norm = w.vector(p + "_attn.norm.key_norm.scale"),
+            .proj = w.matrix(p + "_attn.proj.weight"),
+            .mlp_in = w.matrix(p + "_mlp.0.weight"),
+            .mlp_out = w.matrix(p + "_mlp.2.weight")};
 }
 
-SingleBlockWeights load_single(Weights& w, const TransformerSizes& s, const std::string& p) {
-    return {.linear1 = w.matrix(p + ".linear1.weight", {s.hidden, 3 * s.hidden + 2 * s.mlp}),
-            .linear2 = w.matrix(p + ".linear2.weight", {s.hidden + s.mlp, s.hidden}),
-            .q_norm = w.vector(p + ".norm.query_norm.scale", s.head_dim),
-            .k_norm = w.vector(p + ".norm.key_norm.scale", s.head_dim)};
+SingleBlockWeights load_single(Weights& w, const std::string& p) {
+    return {.linear1 = w.matrix(p + ".linear1.weight"),
+            .linear2 = w.matrix(p + ".linear2.weight"),
+            .q_norm = w.vector(p + ".norm.query_norm.scale"),
+            .k_norm = w.vector(p + ".norm.key_norm.scale")};
 }
 
-EmbedderWeights load_embedder(Weights& w, const TransformerSizes& s, const std::string& p) {
-    return {.in_layer = w.matrix(p + ".in_layer.weight", {kTimeChannels, s.hidden}),
-            .out_layer = w.matrix(p + ".out_layer.weight", {s.hidden, s.hidden})};
+EmbedderWeights load_embedder(Weights& w, const std::string& p) {
+    return {.in_layer = w.matrix(p + ".in_layer.weight"),
+            .out_layer = w.matrix(p + ".out_layer.weight")};
 }
 
 TransformerNetwork load_network(Weights& w, const TransformerSizes& s) {
     TransformerNetwork n;
-    n.img_in = w.matrix("img_in.weight", {s.channels, s.hidden});
-    n.txt_in = w.matrix("txt_in.weight", {s.text_width, s.hidden});
-    n.time_in = load_embedder(w, s, "time_in");
+    n.img_in = w.matrix("img_in.weight");
+    n.txt_in = w.matrix("txt_in.weight");
+    n.time_in = load_embedder(w, "time_in");
     if (s.guidance) {
-        n.guidance_in = load_embedder(w, s, "guidance_in");
+        n.guidance_in = load_embedder(w, "guidance_in");
     }
-    n.mod_img = w.matrix("double_stream_modulation_img.lin.weight", {s.hidden, 6 * s.hidden});
-    n.mod_txt = w.matrix("double_stream_modulation_txt.lin.weight", {s.hidden, 6 * s.hidden});
-    n.mod_single = w.matrix("single_stream_modulation.lin.weight", {s.hidden, 3 * s.hidden});
+    n.mod_img = w.matrix("double_stream_modulation_img.lin.weight");
+    n.mod_txt = w.matrix("double_stream_modulation_txt.lin.weight");
+    n.mod_single = w.matrix("single_stream_modulation.lin.weight");
     for (int64_t i = 0; i < s.n_double; ++i) {
         const std::string p = "double_blocks." + std::to_string(i);
         w.begin_block();
-        n.double_blocks.push_back({load_stream(w, s, p + ".img"), load_stream(w, s, p + ".txt")});
+        n.double_blocks.push_back({load_stream(w, p + ".img"), load_stream(w, p + ".txt")});
     }
     for (int64_t i = 0; i < s.n_single; ++i) {
         w.begin_block();
-        n.single_blocks.push_back(load_single(w, s, "single_blocks." + std::to_string(i)));
+        n.single_blocks.push_back(load_single(w, "single_blocks." + std::to_string(i)));
     }
     w.end_blocks();
-    n.final_mod = w.matrix("final_layer.adaLN_modulation.1.weight", {s.hidden, 2 * s.hidden});
-    n.final_linear = w.matrix("final_layer.linear.weight", {s.hidden, s.channels});
+    n.final_mod = w.matrix("final_layer.adaLN_modulation.1.weight");
+    n.final_linear = w.matrix("final_layer.linear.weight");
     return n;
 }
 
@@ -373,14 +371,14 @@ struct Transformer::Plan {
     ggml_tensor* velocity = nullptr;
 };
 
-Transformer::Transformer(const Backend& backend, const Checkpoint& checkpoint,
-                         const WeightOptions& options)
+Transformer::Transformer(const Backend& backend, const TransformerSizes& sizes,
+                         const Checkpoint& checkpoint, const WeightOptions& options)
     : backend_(backend),
-      sizes_(read_transformer_sizes(checkpoint)),
-      weights_(backend, checkpoint, options),
+      sizes_(sizes),
+      weights_(backend, checkpoint, tensor_list(sizes), options),
       network_(std::make_unique<TransformerNetwork>()) {
     const TransformerSizes& s = sizes_;
-    check(s.head_dim % (2 * Rope::kMaxAxes) == 0, ErrorKind::bad_file, checkpoint.file(),
+    check(s.head_dim % (2 * Rope::kMaxAxes) == 0, ErrorKind::bad_file, weights_.file(),
           ": head size ", s.head_dim, " cannot be shared by four position axes");
     *network_ = load_network(weights_, s);
     form_ = choose_form(backend, weights_, s.head_dim, s.hidden);

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "base/host_tensor.hpp"
-#include "checkpoints/inventory.hpp"
 #include "compute/graph.hpp"
 #include "compute/ops.hpp"
 #include "compute/weights.hpp"
+#include "networks/sizes.hpp"
 
 #include <array>
 #include <cstdint>
@@ -51,9 +51,9 @@ struct TransformerNetwork;  // the weights by their role
 // Weights of one model on one device. Graphs are kept while shapes stay the same.
 class Transformer {
   public:
-    // Throws bad_file for a checkpoint that is no transformer or lacks tensors. The backend and the
-    // checkpoint must outlive it.
-    Transformer(const Backend& backend, const Checkpoint& checkpoint,
+    // Throws bad_file for a checkpoint that lacks tensors of a network of these sizes. The backend
+    // and the checkpoint must outlive it.
+    Transformer(const Backend& backend, const TransformerSizes& sizes, const Checkpoint& checkpoint,
                 const WeightOptions& options = {});
     ~Transformer();
 

@@ -58,76 +58,73 @@ namespace {
 
 // ---- Weights ----
 
-Conv load_conv(Weights& w, const std::string& name, int64_t in, int64_t out, int64_t size) {
-    return {.weight = w.kernel(name + ".weight", {size, size, in, out}),
-            .bias = w.vector(name + ".bias", out)};
+Conv load_conv(Weights& w, const std::string& name) {
+    return {.weight = w.filter(name + ".weight"), .bias = w.vector(name + ".bias")};
 }
 
-GroupNorm load_norm(Weights& w, const std::string& name, int64_t n) {
-    return {.weight = w.vector(name + ".weight", n), .bias = w.vector(name + ".bias", n)};
+GroupNorm load_norm(Weights& w, const std::string& name) {
+    return {.weight = w.vector(name + ".weight"), .bias = w.vector(name + ".bias")};
 }
 
-Resnet load_resnet(Weights& w, const std::string& name, int64_t in, int64_t out) {
-    return {.norm1 = load_norm(w, name + ".norm1", in),
-            .norm2 = load_norm(w, name + ".norm2", out),
-            .conv1 = load_conv(w, name + ".conv1", in, out, 3),
-            .conv2 = load_conv(w, name + ".conv2", out, out, 3),
-            .shortcut = in == out ? Conv{} : load_conv(w, name + ".nin_shortcut", in, out, 1)};
+Resnet load_resnet(Weights& w, const std::string& name, bool widens = false) {
+    return {.norm1 = load_norm(w, name + ".norm1"),
+            .norm2 = load_norm(w, name + ".norm2"),
+            .conv1 = load_conv(w, name + ".conv1"),
+            .conv2 = load_conv(w, name + ".conv2"),
+            .shortcut = widens ? load_conv(w, name + ".nin_shortcut") : Conv{}};
 }
 
-Mid load_mid(Weights& w, const std::string& name, int64_t n) {
+Mid load_mid(Weights& w, const std::string& name) {
     const std::string attn = name + ".attn_1";
-    return {.block_1 = load_resnet(w, name + ".block_1", n, n),
-            .block_2 = load_resnet(w, name + ".block_2", n, n),
-            .attn_1 = {.norm = load_norm(w, attn + ".norm", n),
-                       .q = load_conv(w, attn + ".q", n, n, 1),
-                       .k = load_conv(w, attn + ".k", n, n, 1),
-                       .v = load_conv(w, attn + ".v", n, n, 1),
-                       .proj_out = load_conv(w, attn + ".proj_out", n, n, 1)}};
+    return {.block_1 = load_resnet(w, name + ".block_1"),
+            .block_2 = load_resnet(w, name + ".block_2"),
+            .attn_1 = {.norm = load_norm(w, attn + ".norm"),
+                       .q = load_conv(w, attn + ".q"),
+                       .k = load_conv(w, attn + ".k"),
+                       .v = load_conv(w, attn + ".v"),
+                       .proj_out = load_conv(w, attn + ".proj_out")}};
 }
 
 void load_encoder(Weights& w, const VaeSizes& s, VaeNetwork& n) {
     auto& e = n.encoder;
     int64_t width = s.encoder_widths[0];
-    e.conv_in = load_conv(w, "encoder.conv_in", 3, width, 3);
+    e.conv_in = load_conv(w, "encoder.conv_in");
     for (size_t level = 0; level < e.down.size(); ++level) {
         const std::string name = "encoder.down." + std::to_string(level);
         for (const char* block : {".block.0", ".block.1"}) {
-            e.down[level].blocks.push_back(
-                load_resnet(w, name + block, width, s.encoder_widths[level]));
-            width = s.encoder_widths[level];
+            const int64_t next = s.encoder_widths[level];
+            e.down[level].blocks.push_back(load_resnet(w, name + block, next != width));
+            width = next;
         }
         if (level + 1 < e.down.size()) {
-            e.down[level].resample = load_conv(w, name + ".downsample.conv", width, width, 3);
+            e.down[level].resample = load_conv(w, name + ".downsample.conv");
         }
     }
-    e.mid = load_mid(w, "encoder.mid", width);
-    e.norm_out = load_norm(w, "encoder.norm_out", width);
-    e.conv_out = load_conv(w, "encoder.conv_out", width, 2 * s.latent_channels, 3);
-    e.quant_conv =
-        load_conv(w, "encoder.quant_conv", 2 * s.latent_channels, 2 * s.latent_channels, 1);
+    e.mid = load_mid(w, "encoder.mid");
+    e.norm_out = load_norm(w, "encoder.norm_out");
+    e.conv_out = load_conv(w, "encoder.conv_out");
+    e.quant_conv = load_conv(w, "encoder.quant_conv");
 }
 
 void load_decoder(Weights& w, const VaeSizes& s, VaeNetwork& n) {
     auto& d = n.decoder;
     int64_t width = s.decoder_widths.back();
-    d.post_quant_conv =
-        load_conv(w, "decoder.post_quant_conv", s.latent_channels, s.latent_channels, 1);
-    d.conv_in = load_conv(w, "decoder.conv_in", s.latent_channels, width, 3);
-    d.mid = load_mid(w, "decoder.mid", width);
+    d.post_quant_conv = load_conv(w, "decoder.post_quant_conv");
+    d.conv_in = load_conv(w, "decoder.conv_in");
+    d.mid = load_mid(w, "decoder.mid");
     for (size_t level = d.up.size(); level-- > 0;) {
         const std::string name = "decoder.up." + std::to_string(level);
         for (const char* block : {".block.0", ".block.1", ".block.2"}) {
-            d.up[level].blocks.push_back(
-                load_resnet(w, name + block, width, s.decoder_widths[level]));
-            width = s.decoder_widths[level];
+            const int64_t next = s.decoder_widths[level];
+            d.up[level].blocks.push_back(load_resnet(w, name + block, next != width));
+            width = next;
         }
         if (level > 0) {
-            d.up[level].resample = load_conv(w, name + ".upsample.conv", width, width, 3);
+            d.up[level].resample = load_conv(w, name + ".upsample.conv");
         }
     }
-    d.norm_out = load_norm(w, "decoder.norm_out", width);
-    d.conv_out = load_conv(w, "decoder.conv_out", width, 3, 3);
+    d.norm_out = load_norm(w, "decoder.norm_out");
+    d.conv_out = load_conv(w, "decoder.conv_out");
 }
 
 // ---- Graph ----
@@ -200,27 +197,17 @@ constexpr int64_t kMostCudaChannels = 1024;  // of group norm in the CUDA form
 
 // Throws bad_file when a level does not divide into the groups of its norms: 3, 6 or 12 channels
 // each are as good as 4, but half a channel is no channel.
-int64_t widest_level(const VaeSizes& sizes, const Checkpoint& checkpoint) {
+int64_t widest_level(const VaeSizes& sizes, const std::string& file) {
     int64_t widest = 0;
     for (const auto& widths : {sizes.encoder_widths, sizes.decoder_widths}) {
         for (const int64_t width : widths) {
-            check(width % kNormGroups == 0, ErrorKind::bad_file, checkpoint.file(), ": has ", width,
+            check(width % kNormGroups == 0, ErrorKind::bad_file, file, ": has ", width,
                   " channels at one level, which do not divide into ", kNormGroups,
                   " groups; the file is broken or of another model");
             widest = std::max(widest, width);
         }
     }
     return widest;
-}
-
-// Values of a small tensor on the host.
-HostTensor read_vector(const Checkpoint& checkpoint, const std::string& name, int64_t n) {
-    const ModelTensor& tensor = checkpoint.get(name);
-    check(tensor.shape.elements() == n, ErrorKind::bad_file, checkpoint.file(), ": tensor ", name,
-          " has ", tensor.shape.elements(), " values, expected ", n);
-    HostTensor values({n, 1, 1, 1});
-    tensor.read_f32(0, values.data);
-    return values;
 }
 
 }  // namespace
@@ -234,20 +221,20 @@ struct Vae::Plan {
     ggml_tensor *input = nullptr, *output = nullptr;
 };
 
-Vae::Vae(const Backend& backend, const Checkpoint& checkpoint, const WeightOptions& options)
+Vae::Vae(const Backend& backend, const VaeSizes& sizes, const Checkpoint& checkpoint,
+         const WeightOptions& options)
     : backend_(backend),
-      sizes_(read_vae_sizes(checkpoint)),
-      weights_(backend, checkpoint, options),
+      sizes_(sizes),
+      weights_(backend, checkpoint, tensor_list(sizes), options),
       network_(std::make_unique<VaeNetwork>()) {
-    const int64_t channels = 4 * sizes_.latent_channels;
-    mean_ = read_vector(checkpoint, "bn.running_mean", channels);
-    deviation_ = read_vector(checkpoint, "bn.running_var", channels);
+    mean_ = weights_.read("bn.running_mean");
+    deviation_ = weights_.read("bn.running_var");
     for (float& value : deviation_.data) {
         value = std::sqrt(value + kBatchNormEps);
     }
     load_encoder(weights_, sizes_, *network_);
     load_decoder(weights_, sizes_, *network_);
-    const int64_t widest = widest_level(sizes_, checkpoint);
+    const int64_t widest = widest_level(sizes_, weights_.file());
     // Whoever asks for F32 does not want pixels in F16.
     const bool suits_cuda = options.type != TensorType::f32 && widest <= kMostCudaChannels;
     form_ = picture_form(backend) == PictureForm::cuda && !suits_cuda ? PictureForm::stock

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "base/host_tensor.hpp"
-#include "checkpoints/inventory.hpp"
 #include "compute/graph.hpp"
 #include "compute/picture_ops.hpp"
 #include "compute/weights.hpp"
+#include "networks/sizes.hpp"
 
 #include <array>
 #include <cstdint>
@@ -19,7 +19,8 @@ struct VaeNetwork;  // the weights by their role
 class Vae {
   public:
     // Throws bad_file. The backend and the checkpoint must outlive it.
-    Vae(const Backend& backend, const Checkpoint& checkpoint, const WeightOptions& options = {});
+    Vae(const Backend& backend, const VaeSizes& sizes, const Checkpoint& checkpoint,
+        const WeightOptions& options = {});
     ~Vae();
 
     const VaeSizes& sizes() const { return sizes_; }

@@ -63,7 +63,8 @@ uint64_t MemoryPlanner::device_bytes(const Work& work) {
 }
 
 MemoryPlanner::Work MemoryPlanner::text_encoder(const Job& job, Placement placement) {
-    TextEncoder encoder(backend(placement), *model_.text_encoder, text_encoder_facts(model_.text),
+    TextEncoder encoder(backend(placement), read_text_encoder_sizes(*model_.text_encoder),
+                        text_encoder_facts(model_.text), *model_.text_encoder,
                         weight_options(options_, placement));
     encoder.reserve(job.text_length);
     return {Part::text_encoder, encoder.weight_memory(), encoder.compute_memory(),
@@ -71,7 +72,7 @@ MemoryPlanner::Work MemoryPlanner::text_encoder(const Job& job, Placement placem
 }
 
 MemoryPlanner::Work MemoryPlanner::transformer(const Job& job, Placement placement) {
-    Transformer transformer(backend(placement), model_.transformer,
+    Transformer transformer(backend(placement), model_.sizes, model_.transformer,
                             weight_options(options_, placement));
     TransformerShape shape{.mode = ReferenceMode::joint,
                            .n_img = job.latent_w() * job.latent_h(),
@@ -98,10 +99,11 @@ MemoryPlanner::Work MemoryPlanner::with_autoencoder(Part part, Placement placeme
                                                     const Measure& measure) {
     const WeightOptions weights = weight_options(options_, placement);
     if (part == Part::tiny) {
-        TinyAutoencoder tiny(backend(placement), *model_.tiny, weights);
+        TinyAutoencoder tiny(backend(placement), read_tiny_autoencoder_sizes(*model_.tiny),
+                             *model_.tiny, weights);
         return measure(tiny);
     }
-    Vae vae(backend(placement), *model_.vae, weights);
+    Vae vae(backend(placement), read_vae_sizes(*model_.vae), *model_.vae, weights);
     return measure(vae);
 }
 

@@ -115,29 +115,32 @@ void Parts::load(Part part, const Make& make) {
 
 TextEncoder& Parts::text_encoder() {
     load(Part::text_encoder, [&](const Backend& backend, const WeightOptions& weights) {
-        text_encoder_ = std::make_unique<TextEncoder>(backend, *model_.text_encoder,
-                                                      text_encoder_facts(model_.text), weights);
+        text_encoder_ = std::make_unique<TextEncoder>(
+            backend, read_text_encoder_sizes(*model_.text_encoder), text_encoder_facts(model_.text),
+            *model_.text_encoder, weights);
     });
     return *text_encoder_;
 }
 
 Transformer& Parts::transformer() {
     load(Part::transformer, [&](const Backend& backend, const WeightOptions& weights) {
-        transformer_ = std::make_unique<Transformer>(backend, model_.transformer, weights);
+        transformer_ =
+            std::make_unique<Transformer>(backend, model_.sizes, model_.transformer, weights);
     });
     return *transformer_;
 }
 
 Vae& Parts::vae() {
     load(Part::vae, [&](const Backend& backend, const WeightOptions& weights) {
-        vae_ = std::make_unique<Vae>(backend, *model_.vae, weights);
+        vae_ = std::make_unique<Vae>(backend, read_vae_sizes(*model_.vae), *model_.vae, weights);
     });
     return *vae_;
 }
 
 TinyAutoencoder& Parts::tiny() {
     load(Part::tiny, [&](const Backend& backend, const WeightOptions& weights) {
-        tiny_ = std::make_unique<TinyAutoencoder>(backend, *model_.tiny, weights);
+        tiny_ = std::make_unique<TinyAutoencoder>(
+            backend, read_tiny_autoencoder_sizes(*model_.tiny), *model_.tiny, weights);
     });
     return *tiny_;
 }
@@ -160,7 +163,8 @@ std::string Parts::text_encoder_layout() {
         return "";  // only a CPU has a choice
     }
     const Backend measuring("CPU", options_.threads, BackendUse::measure);
-    return TextEncoder(measuring, *model_.text_encoder, text_encoder_facts(model_.text),
+    return TextEncoder(measuring, read_text_encoder_sizes(*model_.text_encoder),
+                       text_encoder_facts(model_.text), *model_.text_encoder,
                        weight_options(options_, placement(Part::text_encoder)))
         .weight_layout();
 }

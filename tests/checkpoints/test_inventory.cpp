@@ -110,66 +110,66 @@ const VaeSizes kVae = {.latent_channels = 32,
 // The numbers of tensors and parameters below are those of the published checkpoints.
 
 TEST_CASE("the inventory of klein 4B has its tensors and parameters") {
-    const auto tensors = inventory(TransformerSizes{.hidden = 3072,
-                                                    .head_dim = 128,
-                                                    .mlp = 9216,
-                                                    .text_width = 7680,
-                                                    .channels = 128,
-                                                    .n_double = 5,
-                                                    .n_single = 20,
-                                                    .guidance = false});
+    const auto tensors = tensor_list(TransformerSizes{.hidden = 3072,
+                                                      .head_dim = 128,
+                                                      .mlp = 9216,
+                                                      .text_width = 7680,
+                                                      .channels = 128,
+                                                      .n_double = 5,
+                                                      .n_single = 20,
+                                                      .guidance = false});
     CHECK(tensors.size() == 149);
     CHECK(parameters(tensors) == 3'875'544'576);
 }
 
 TEST_CASE("the inventory of klein 9B has its tensors and parameters") {
-    const auto tensors = inventory(TransformerSizes{.hidden = 4096,
-                                                    .head_dim = 128,
-                                                    .mlp = 12288,
-                                                    .text_width = 12288,
-                                                    .channels = 128,
-                                                    .n_double = 8,
-                                                    .n_single = 24,
-                                                    .guidance = false});
+    const auto tensors = tensor_list(TransformerSizes{.hidden = 4096,
+                                                      .head_dim = 128,
+                                                      .mlp = 12288,
+                                                      .text_width = 12288,
+                                                      .channels = 128,
+                                                      .n_double = 8,
+                                                      .n_single = 24,
+                                                      .guidance = false});
     CHECK(tensors.size() == 201);
     CHECK(parameters(tensors) == 9'078'581'248);
 }
 
 TEST_CASE("the inventory of dev has its tensors and parameters") {
-    const auto tensors = inventory(TransformerSizes{.hidden = 6144,
-                                                    .head_dim = 128,
-                                                    .mlp = 18432,
-                                                    .text_width = 15360,
-                                                    .channels = 128,
-                                                    .n_double = 8,
-                                                    .n_single = 48,
-                                                    .guidance = true});
+    const auto tensors = tensor_list(TransformerSizes{.hidden = 6144,
+                                                      .head_dim = 128,
+                                                      .mlp = 18432,
+                                                      .text_width = 15360,
+                                                      .channels = 128,
+                                                      .n_double = 8,
+                                                      .n_single = 48,
+                                                      .guidance = true});
     CHECK(tensors.size() == 299);
     CHECK(parameters(tensors) == 32'223'281'152);
 }
 
 TEST_CASE("the inventory of Qwen3-4B has its tensors and parameters") {
     // Its output matrix is the embedding, so there is none of its own.
-    const auto tensors = without(inventory(TextEncoderSizes{.hidden = 2560,
-                                                            .ffn = 9728,
-                                                            .head_dim = 128,
-                                                            .n_head = 32,
-                                                            .n_head_kv = 8,
-                                                            .n_layers = 36,
-                                                            .vocabulary = 151936}),
+    const auto tensors = without(tensor_list(TextEncoderSizes{.hidden = 2560,
+                                                              .ffn = 9728,
+                                                              .head_dim = 128,
+                                                              .n_head = 32,
+                                                              .n_head_kv = 8,
+                                                              .n_layers = 36,
+                                                              .vocabulary = 151936}),
                                  "output.weight");
     CHECK(tensors.size() == 398);
     CHECK(parameters(tensors) == 4'022'468'096);
 }
 
 TEST_CASE("the inventory of Qwen3-8B has its tensors and parameters") {
-    const auto tensors = inventory(TextEncoderSizes{.hidden = 4096,
-                                                    .ffn = 12288,
-                                                    .head_dim = 128,
-                                                    .n_head = 32,
-                                                    .n_head_kv = 8,
-                                                    .n_layers = 36,
-                                                    .vocabulary = 151936});
+    const auto tensors = tensor_list(TextEncoderSizes{.hidden = 4096,
+                                                      .ffn = 12288,
+                                                      .head_dim = 128,
+                                                      .n_head = 32,
+                                                      .n_head_kv = 8,
+                                                      .n_layers = 36,
+                                                      .vocabulary = 151936});
     CHECK(tensors.size() == 399);
     CHECK(parameters(tensors) == 8'190'735'360);
 }
@@ -183,16 +183,16 @@ TEST_CASE("the inventory of Mistral Small has its tensors and parameters") {
                               .n_head_kv = 8,
                               .n_layers = 40,
                               .vocabulary = 131072};
-    CHECK(inventory(sizes).size() == 363);
-    CHECK(parameters(inventory(sizes)) == 23'572'403'200);
+    CHECK(tensor_list(sizes).size() == 363);
+    CHECK(parameters(tensor_list(sizes)) == 23'572'403'200);
     // What FLUX.2 dev needs of it.
     sizes.n_layers = 30;
-    const auto needed = without(without(inventory(sizes), "output.weight"), "output_norm.weight");
+    const auto needed = without(without(tensor_list(sizes), "output.weight"), "output_norm.weight");
     CHECK(parameters(needed) == 17'343'754'240);
 }
 
 TEST_CASE("the inventory of the autoencoder has its tensors and parameters") {
-    const auto tensors = inventory(kVae);
+    const auto tensors = tensor_list(kVae);
     const auto encoder = starting_with(tensors, "encoder.");
     CHECK(encoder.size() == 108);
     CHECK(parameters(encoder) == 34'425'856);
@@ -208,13 +208,13 @@ TEST_CASE("the inventory of the autoencoder has its tensors and parameters") {
 TEST_CASE("the inventory of the small decoder has its parameters") {
     VaeSizes sizes = kVae;
     sizes.decoder_widths = {96, 192, 384, 384};
-    CHECK(parameters(starting_with(inventory(sizes), "decoder.")) == 27'947'235);
-    CHECK(parameters(starting_with(inventory(sizes), "encoder.")) == 34'425'856);
+    CHECK(parameters(starting_with(tensor_list(sizes), "decoder.")) == 27'947'235);
+    CHECK(parameters(starting_with(tensor_list(sizes), "encoder.")) == 34'425'856);
 }
 
 TEST_CASE("no inventory names a tensor twice") {
     for (const auto& tensors :
-         {inventory(kTinyTransformer), inventory(kTinyQwen3), inventory(kTinyVae)}) {
+         {tensor_list(kTinyTransformer), tensor_list(kTinyQwen3), tensor_list(kTinyVae)}) {
         std::set<std::string> names;
         for (const ExpectedTensor& tensor : tensors) {
             CHECK_MESSAGE(names.insert(tensor.name).second, tensor.name);
@@ -223,7 +223,7 @@ TEST_CASE("no inventory names a tensor twice") {
 }
 
 TEST_CASE("a transformer's sizes are read off its tensors") {
-    const auto expected = inventory(kTinyTransformer);
+    const auto expected = tensor_list(kTinyTransformer);
     const Checkpoint checkpoint = open_tensors(files_of(expected));
     const TransformerSizes sizes = read_transformer_sizes(checkpoint);
     CHECK(sizes.hidden == 8);
@@ -238,7 +238,7 @@ TEST_CASE("a transformer's sizes are read off its tensors") {
 }
 
 TEST_CASE("a text encoder's sizes are read off its tensors") {
-    const auto expected = inventory(kTinyQwen3);
+    const auto expected = tensor_list(kTinyQwen3);
     const Checkpoint checkpoint = open_tensors(files_of(expected));
     const TextEncoderSizes sizes = read_text_encoder_sizes(checkpoint);
     CHECK(sizes.hidden == 6);
@@ -252,7 +252,7 @@ TEST_CASE("a text encoder's sizes are read off its tensors") {
 }
 
 TEST_CASE("Mistral's sizes are read off its tensors, all but the head size") {
-    const auto expected = inventory(kTinyMistral);
+    const auto expected = tensor_list(kTinyMistral);
     const Checkpoint checkpoint = open_tensors(files_of(expected));
     const TextEncoderSizes sizes = read_text_encoder_sizes(checkpoint);
     CHECK(sizes.family == TextFamily::mistral);
@@ -267,7 +267,7 @@ TEST_CASE("Mistral's sizes are read off its tensors, all but the head size") {
 }
 
 TEST_CASE("an autoencoder's sizes are read off its tensors") {
-    const auto expected = inventory(kTinyVae);
+    const auto expected = tensor_list(kTinyVae);
     const Checkpoint checkpoint = open_tensors(files_of(expected));
     const VaeSizes sizes = read_vae_sizes(checkpoint);
     CHECK(sizes.latent_channels == 2);
@@ -278,7 +278,7 @@ TEST_CASE("an autoencoder's sizes are read off its tensors") {
 
 TEST_CASE("the tensors behind the last used layer may be absent") {
     const auto expected =
-        without(without(inventory(kTinyQwen3), "output.weight"), "output_norm.weight");
+        without(without(tensor_list(kTinyQwen3), "output.weight"), "output_norm.weight");
     CHECK(check_inventory(open_tensors(files_of(expected))).size() == expected.size());
 }
 
@@ -290,8 +290,8 @@ bool may_be_absent(const std::string& name) {
 
 TEST_CASE("every missing tensor of every part is named") {
     for (const auto& expected :
-         {inventory(kTinyTransformer), inventory(kTinyQwen3), inventory(kTinyMistral),
-          inventory(kTinyVae), inventory(kTinyAutoencoder)}) {
+         {tensor_list(kTinyTransformer), tensor_list(kTinyQwen3), tensor_list(kTinyMistral),
+          tensor_list(kTinyVae), tensor_list(kTinyAutoencoder)}) {
         const std::vector<TestTensor> whole = files_of(expected);
         CHECK_NOTHROW(check_inventory(open_tensors(whole)));
         for (size_t i = 0; i < whole.size(); ++i) {
@@ -313,10 +313,10 @@ TEST_CASE("every missing tensor of every part is named") {
 }
 
 TEST_CASE("a block of which anything is left must be whole, and so must those before it") {
-    std::vector<TestTensor> tensors = files_of(inventory(kTinyTransformer));
+    std::vector<TestTensor> tensors = files_of(tensor_list(kTinyTransformer));
     tensors.push_back(counting_tensor("single_blocks.4.norm.key_norm.scale", {4}));
     CHECK(refused(tensors).mentions("single_blocks.3.linear1.weight"));
-    tensors = files_of(inventory(kTinyTransformer));
+    tensors = files_of(tensor_list(kTinyTransformer));
     std::erase_if(tensors, [](const TestTensor& t) { return t.name.starts_with("single_"); });
     tensors.push_back(counting_tensor("single_stream_modulation.lin.weight", {8, 24}));
     CHECK(refused(tensors).mentions("single_blocks.0.linear1.weight"));
@@ -324,7 +324,7 @@ TEST_CASE("a block of which anything is left must be whole, and so must those be
 
 TEST_CASE("a block number beyond reason costs no memory") {
     for (const char* number : {"1000000000000", "9223372036854775807"}) {
-        std::vector<TestTensor> tensors = files_of(inventory(kTinyTransformer));
+        std::vector<TestTensor> tensors = files_of(tensor_list(kTinyTransformer));
         tensors.push_back(counting_tensor(std::string("double_blocks.") + number + ".x", {4}));
         const AllocationWatch watch;
         CHECK(refused(tensors).mentions("double_blocks.2.img_attn.qkv.weight"));
@@ -335,7 +335,7 @@ TEST_CASE("a block number beyond reason costs no memory") {
 TEST_CASE("blocks that the configuration of a diffusers folder promises are required") {
     const TemporaryFolder folder;
     const std::filesystem::path file = folder / "diffusion_pytorch_model.safetensors";
-    write_file(file, safetensors_of(files_of(inventory(kTinyTransformer))));
+    write_file(file, safetensors_of(files_of(tensor_list(kTinyTransformer))));
     const auto configure = [&](std::string_view text) { write_file(folder / "config.json", text); };
     const auto missed = [&] {
         return error_of([&] { check_inventory(Checkpoint::open(file)); }).message;
@@ -353,10 +353,10 @@ TEST_CASE("blocks that the configuration of a diffusers folder promises are requ
 
 TEST_CASE("layers that the keys of a text encoder promise are required") {
     const TemporaryFolder folder;
-    const std::vector<TestTensor> tensors = files_of(inventory(kTinyQwen3));
+    const std::vector<TestTensor> tensors = files_of(tensor_list(kTinyQwen3));
     const auto write = [&](uint32_t block_count) {
         std::vector<GgufTensor> headers;
-        for (const ExpectedTensor& tensor : inventory(kTinyQwen3)) {
+        for (const ExpectedTensor& tensor : tensor_list(kTinyQwen3)) {
             headers.push_back({tensor.name, TensorType::f32, tensor.shape});
         }
         Metadata metadata;
@@ -376,7 +376,7 @@ TEST_CASE("layers that the keys of a text encoder promise are required") {
 }
 
 TEST_CASE("a tensor of the wrong shape is named with both shapes") {
-    std::vector<TestTensor> tensors = files_of(inventory(kTinyTransformer));
+    std::vector<TestTensor> tensors = files_of(tensor_list(kTinyTransformer));
     reshape(tensors, "double_blocks.1.txt_mlp.0.weight", {8, 13});
     const auto error = refused(tensors);
     CHECK(error.mentions("double_blocks.1.txt_mlp.0.weight"));
@@ -385,13 +385,13 @@ TEST_CASE("a tensor of the wrong shape is named with both shapes") {
 }
 
 TEST_CASE("a transposed matrix is refused") {
-    std::vector<TestTensor> tensors = files_of(inventory(kTinyTransformer));
+    std::vector<TestTensor> tensors = files_of(tensor_list(kTinyTransformer));
     reshape(tensors, "single_blocks.2.linear2.weight", {8, 14});
     CHECK(refused(tensors).mentions("single_blocks.2.linear2.weight"));
 }
 
 TEST_CASE("dimensions of one are no difference") {
-    std::vector<TestTensor> tensors = files_of(inventory(kTinyVae));
+    std::vector<TestTensor> tensors = files_of(tensor_list(kTinyVae));
     reshape(tensors, "decoder.mid.attn_1.q.weight", {6, 6});
     CHECK_NOTHROW(check_inventory(open_tensors(tensors)));
     reshape(tensors, "decoder.mid.attn_1.q.weight", {6, 1, 6});
@@ -401,22 +401,22 @@ TEST_CASE("dimensions of one are no difference") {
 }
 
 TEST_CASE("an empty tensor that should give a size is named") {
-    std::vector<TestTensor> tensors = files_of(inventory(kTinyTransformer));
+    std::vector<TestTensor> tensors = files_of(tensor_list(kTinyTransformer));
     reshape(tensors, "txt_in.weight", {0, 8});
     CHECK(refused(tensors).mentions("txt_in.weight"));
-    tensors = files_of(inventory(kTinyVae));
+    tensors = files_of(tensor_list(kTinyVae));
     reshape(tensors, "decoder.conv_in.weight", {3, 3, 0, 6});
     CHECK(refused(tensors).mentions("decoder.conv_in.weight"));
 }
 
 TEST_CASE("a hidden size that is no multiple of the head size is refused") {
-    std::vector<TestTensor> tensors = files_of(inventory(kTinyTransformer));
+    std::vector<TestTensor> tensors = files_of(tensor_list(kTinyTransformer));
     reshape(tensors, "double_blocks.0.img_attn.norm.query_norm.scale", {3});
     CHECK(refused(tensors).mentions("head size 3"));
 }
 
 TEST_CASE("channels that do not divide into heads are refused") {
-    std::vector<TestTensor> tensors = files_of(inventory(kTinyQwen3));
+    std::vector<TestTensor> tensors = files_of(tensor_list(kTinyQwen3));
     reshape(tensors, "blk.0.attn_k.weight", {6, 7});
     CHECK(refused(tensors).mentions("heads of 4"));
     reshape(tensors, "blk.0.attn_k.weight", {6, 2});
@@ -427,7 +427,7 @@ TEST_CASE("channels that do not divide into heads are refused") {
 }
 
 TEST_CASE("tensors that belong to no part are listed") {
-    std::vector<TestTensor> tensors = files_of(inventory(kTinyVae));
+    std::vector<TestTensor> tensors = files_of(tensor_list(kTinyVae));
     tensors.push_back(
         {.name = "bn.num_batches_tracked", .shape = {}, .data = Bytes(8), .type = TensorType::i64});
     const Checkpoint checkpoint = open_tensors(tensors);

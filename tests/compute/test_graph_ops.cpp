@@ -1,6 +1,7 @@
 // Every operation of every graph must run on CUDA and Metal in the pinned ggml. The conditions
 // below were read from ggml_backend_cuda_device_supports_op and ggml_metal_device_supports_op of
 // that version; none of our operations needs to fall back to the CPU.
+#include "checkpoints/inventory.hpp"
 #include "models/text_encoder.hpp"
 #include "models/transformer.hpp"
 #include "models/vae.hpp"
@@ -91,7 +92,8 @@ TEST_CASE("the transformer's operations run on every backend") {
     backend.use_stock_operations();
     const Checkpoint checkpoint = Checkpoint::open(test::fixture("klein/flux2.safetensors"));
     for (const TensorType type : kTypes) {
-        Transformer transformer(backend, checkpoint, {.type = type});
+        Transformer transformer(backend, read_transformer_sizes(checkpoint), checkpoint,
+                                {.type = type});
         TransformerInput input;
         input.img = HostTensor({128, 12, 1, 1});
         input.ref = HostTensor({128, 4, 1, 1});
@@ -112,7 +114,8 @@ TEST_CASE("the text encoder's operations run on every backend") {
     backend.use_stock_operations();
     const Checkpoint checkpoint = Checkpoint::open(test::fixture("klein/text_encoder.safetensors"));
     for (const TensorType type : kTypes) {
-        TextEncoder encoder(backend, checkpoint, {}, {.type = type});
+        TextEncoder encoder(backend, read_text_encoder_sizes(checkpoint), {}, checkpoint,
+                            {.type = type});
         encoder.encode(std::vector<int32_t>{1, 2, 3, 4}, 3);
         check_ops(encoder.graph());
     }
@@ -123,7 +126,7 @@ TEST_CASE("the autoencoder's operations run on every backend") {
     backend.use_stock_operations();
     const Checkpoint checkpoint = Checkpoint::open(test::fixture("klein/vae.safetensors"));
     for (const TensorType type : kTypes) {
-        Vae vae(backend, checkpoint, {.type = type});
+        Vae vae(backend, read_vae_sizes(checkpoint), checkpoint, {.type = type});
         const HostTensor pixels = vae.decode(HostTensor({2, 2, 128, 1}));
         check_ops(vae.graph());
         vae.encode(pixels);

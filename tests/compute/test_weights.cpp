@@ -1,3 +1,4 @@
+#include "checkpoints/checkpoint.hpp"
 #include "compute/cpu/q8_linear.hpp"
 #include "compute/graph.hpp"
 #include "compute/ops.hpp"
@@ -12,6 +13,10 @@
 
 namespace flux2 {
 namespace {
+
+const std::vector<ExpectedTensor> kTensors = {{"img_in.weight", {32, 8}},
+                                              {"single_blocks.0.norm.query_norm.scale", {5}}};
+const std::vector<ExpectedTensor> kSmallTensors = {{"img_in.weight", {32, 4}}};
 
 // Two matrices and a vector of a transformer, enough to be recognised.
 std::filesystem::path write_model(const test::TemporaryFolder& folder) {
@@ -37,16 +42,16 @@ TEST_CASE("weights have the file's values, or those of the type asked for") {
     for (size_t i = 0; i < expected.size(); ++i) {
         expected[i] = static_cast<float>(i) - 100.0f;
     }
-    Weights plain(backend, checkpoint, {});
-    const ggml_tensor* f32 = plain.matrix("img_in.weight", {32, 8});
+    Weights plain(backend, checkpoint, kTensors, {});
+    const ggml_tensor* f32 = plain.matrix("img_in.weight");
     plain.load();
     CHECK(f32->type == GGML_TYPE_F32);
     CHECK(bytes_of(f32) == test::bytes_of(expected));
 
     // Matrices that are laid out anew cannot be read back.
-    Weights quantised(backend, checkpoint, {.type = TensorType::q8_0, .repack = false});
-    const ggml_tensor* q8 = quantised.matrix("img_in.weight", {32, 8});
-    const ggml_tensor* norm = quantised.vector("single_blocks.0.norm.query_norm.scale", 5);
+    Weights quantised(backend, checkpoint, kTensors, {.type = TensorType::q8_0, .repack = false});
+    const ggml_tensor* q8 = quantised.matrix("img_in.weight");
+    const ggml_tensor* norm = quantised.vector("single_blocks.0.norm.query_norm.scale");
     quantised.load();
     CHECK(q8->type == GGML_TYPE_Q8_0);
     CHECK(norm->type == GGML_TYPE_F32);
@@ -69,15 +74,15 @@ TEST_CASE("codes with a scale are scaled on their way into memory") {
     const Backend backend("CPU");
     std::vector<float> expected(32 * 4, 0.75f);
     expected.back() = 1.5f;
-    Weights plain(backend, checkpoint, {});
-    const ggml_tensor* matrix = plain.matrix("img_in.weight", {32, 4});
+    Weights plain(backend, checkpoint, kSmallTensors, {});
+    const ggml_tensor* matrix = plain.matrix("img_in.weight");
     plain.load();
     CHECK(matrix->type == (backend.multiplies_bf16() ? GGML_TYPE_BF16 : GGML_TYPE_F16));
     std::vector<float> values(expected.size());
     to_f32(static_cast<TensorType>(matrix->type), bytes_of(matrix), values);
     CHECK(values == expected);
-    Weights f32(backend, checkpoint, {.type = TensorType::f32});
-    const ggml_tensor* wide = f32.matrix("img_in.weight", {32, 4});
+    Weights f32(backend, checkpoint, kSmallTensors, {.type = TensorType::f32});
+    const ggml_tensor* wide = f32.matrix("img_in.weight");
     f32.load();
     CHECK(bytes_of(wide) == test::bytes_of(expected));
 }
@@ -90,13 +95,13 @@ TEST_CASE("weights that need no conversion stay in the mapped file") {
                        test::counting_tensor("img_in.weight", {32, 8})}));
     const Checkpoint checkpoint = Checkpoint::open(folder / "x.gguf");
     const Backend backend("CPU");
-    Weights mapped(backend, checkpoint, {});
-    const ggml_tensor* matrix = mapped.matrix("img_in.weight", {32, 8});
+    Weights mapped(backend, checkpoint, kTensors, {});
+    const ggml_tensor* matrix = mapped.matrix("img_in.weight");
     mapped.load();
     CHECK(mapped.memory().own.host == 0);
     CHECK(matrix->data == checkpoint.get("img_in.weight").pieces.front().bytes.data());
-    Weights converted(backend, checkpoint, {.type = TensorType::f16});
-    converted.matrix("img_in.weight", {32, 8});
+    Weights converted(backend, checkpoint, kTensors, {.type = TensorType::f16});
+    converted.matrix("img_in.weight");
     converted.load();
     CHECK(converted.memory().own.host >= 32 * 8 * 2);
 }
@@ -115,8 +120,9 @@ TEST_CASE("matrices laid out for the CPU multiply as they did, and leave the fil
                            {"img_in.weight", {64, 256}, values}});
         const Checkpoint checkpoint = Checkpoint::open(folder / "x.safetensors");
         const auto product = [&](bool repack) {
-            Weights weights(backend, checkpoint, {.type = type, .repack = repack});
-            ggml_tensor* matrix = weights.matrix("img_in.weight", {256, 64});
+            Weights weights(backend, checkpoint, {{"img_in.weight", {256, 64}}},
+                            {.type = type, .repack = repack});
+            ggml_tensor* matrix = weights.matrix("img_in.weight");
             weights.load();
             const auto fast = backend.repack_buffer_type(matrix);
             const bool ours = cpu::is_laid_out_q8(matrix);
@@ -145,21 +151,22 @@ TEST_CASE("a type whose blocks do not fit leaves a matrix as it is") {
     const test::TemporaryFolder folder;
     const Checkpoint checkpoint = Checkpoint::open(write_model(folder));
     const Backend backend("CPU");
-    Weights weights(backend, checkpoint, {.type = TensorType::q4_k});
-    CHECK(weights.matrix("img_in.weight", {32, 8})->type == GGML_TYPE_F32);
+    Weights weights(backend, checkpoint, kTensors, {.type = TensorType::q4_k});
+    CHECK(weights.matrix("img_in.weight")->type == GGML_TYPE_F32);
 }
 
 TEST_CASE("a wrong shape or a missing tensor is refused by name before anything is loaded") {
     const test::TemporaryFolder folder;
     const Checkpoint checkpoint = Checkpoint::open(write_model(folder));
     const Backend backend("CPU");
-    Weights weights(backend, checkpoint, {});
-    const auto shape = test::error_of([&] { weights.matrix("img_in.weight", {32, 9}); });
+    Weights weights(backend, checkpoint, {{"img_in.weight", {32, 9}}, {"txt_in.weight", {32, 9}}},
+                    {});
+    const auto shape = test::error_of([&] { weights.matrix("img_in.weight"); });
     CHECK(shape.kind == ErrorKind::bad_file);
     CHECK(shape.mentions("img_in.weight"));
     CHECK(shape.mentions("[32, 8]"));
     CHECK(shape.mentions("[32, 9]"));
-    const auto missing = test::error_of([&] { weights.matrix("txt_in.weight", {32, 9}); });
+    const auto missing = test::error_of([&] { weights.matrix("txt_in.weight"); });
     CHECK(missing.kind == ErrorKind::bad_file);
     CHECK(missing.mentions("txt_in.weight"));
 }

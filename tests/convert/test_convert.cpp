@@ -201,7 +201,7 @@ fs::path write_wide_transformer(const test::TemporaryFolder& folder) {
                                  .guidance = false};
     std::vector<TestTensor> tensors;
     uint32_t state = 1;
-    for (const ExpectedTensor& expected : inventory(sizes)) {
+    for (const ExpectedTensor& expected : tensor_list(sizes)) {
         std::vector<float> values(static_cast<size_t>(expected.shape.elements()));
         for (float& value : values) {
             state = state * 1664525u + 1013904223u;

@@ -1,5 +1,6 @@
 // dev's text encoder against plain loops in double precision; klein's is in the recordings that
 // test_selftest compares with.
+#include "checkpoints/inventory.hpp"
 #include "checkpoints/text_config.hpp"
 #include "models/text_encoder.hpp"
 #include "support/scaled_files.hpp"
@@ -31,7 +32,8 @@ HostTensor features_of(const std::filesystem::path& file, const std::vector<int3
                        int64_t n_real) {
     const Backend backend("CPU");
     const Checkpoint checkpoint = Checkpoint::open(file, Component::text_encoder);
-    TextEncoder encoder(backend, checkpoint, facts_of(checkpoint));
+    TextEncoder encoder(backend, read_text_encoder_sizes(checkpoint), facts_of(checkpoint),
+                        checkpoint);
     return encoder.encode(ids, n_real);
 }
 

@@ -1,5 +1,6 @@
 // TAEF2 against a plain computation of its layers, under every naming; what is wrong with files;
 // and how a pipeline uses it.
+#include "checkpoints/inventory.hpp"
 #include "models/tiny_autoencoder.hpp"
 
 #include <flux2/flux2.hpp>
@@ -175,7 +176,8 @@ void with_network(const fs::path& file, bool stock, const F& f) {
     const Checkpoint checkpoint = Checkpoint::open(file);
     CHECK(checkpoint.component() == Component::tiny_autoencoder);
     CHECK_NOTHROW(check_inventory(checkpoint));
-    TinyAutoencoder tiny(backend, checkpoint, {.type = TensorType::f32});
+    TinyAutoencoder tiny(backend, read_tiny_autoencoder_sizes(checkpoint), checkpoint,
+                         {.type = TensorType::f32});
     f(tiny);
 }
 
@@ -225,7 +227,7 @@ TEST_CASE("the published sizes give the parameters that its layers have") {
         .latent_channels = 32, .width = 64, .pool_width = 256, .has_encoder = true};
     int64_t encoder = 0;
     int64_t decoder = 0;
-    for (const ExpectedTensor& tensor : inventory(sizes)) {
+    for (const ExpectedTensor& tensor : tensor_list(sizes)) {
         (tensor.name.starts_with("encoder.") ? encoder : decoder) += tensor.shape.elements();
     }
     constexpr int64_t kConv = 64 * 64 * 9;
@@ -243,7 +245,7 @@ test::CaughtError refused(const std::vector<test::TestTensor>& tensors) {
     return test::error_of([&] {
         const Checkpoint checkpoint = Checkpoint::open(folder / "x.safetensors");
         const Backend backend("CPU");
-        TinyAutoencoder tiny(backend, checkpoint);
+        TinyAutoencoder tiny(backend, read_tiny_autoencoder_sizes(checkpoint), checkpoint);
     });
 }
 

@@ -1,4 +1,5 @@
 // What the recordings do not reach: the guidance input, the KV cache across steps, refusals.
+#include "checkpoints/inventory.hpp"
 #include "convert.hpp"
 #include "models/transformer.hpp"
 #include "pipeline/latents.hpp"
@@ -44,7 +45,7 @@ struct SmallModel {
 
     explicit SmallModel(const TransformerSizes& sizes) {
         uint32_t seed = 1;
-        for (const ExpectedTensor& expected : inventory(sizes)) {
+        for (const ExpectedTensor& expected : tensor_list(sizes)) {
             const auto n_dims = static_cast<size_t>(expected.shape.n_dims);
             tensors.push_back({expected.name,
                                {expected.shape.ne.begin(), expected.shape.ne.begin() + n_dims},
@@ -142,7 +143,7 @@ TEST_CASE("guidance is embedded beside the time") {
     const SmallModel model(sizes);
     const Backend backend("CPU");
     const Checkpoint checkpoint = Checkpoint::open(model.path());
-    Transformer transformer(backend, checkpoint);
+    Transformer transformer(backend, read_transformer_sizes(checkpoint), checkpoint);
     CHECK(transformer.sizes().guidance);
     Taps taps;
     transformer.predict(small_input(sizes, 0), ReferenceMode::joint, &taps);
@@ -159,7 +160,7 @@ TEST_CASE("kept keys and values stand in for the references") {
     const SmallModel model(sizes);
     const Backend backend("CPU");
     const Checkpoint checkpoint = Checkpoint::open(model.path());
-    Transformer transformer(backend, checkpoint);
+    Transformer transformer(backend, read_transformer_sizes(checkpoint), checkpoint);
     TransformerInput input = small_input(sizes, 3);
     const HostTensor extracted = transformer.predict(input, ReferenceMode::extract);
     const HostTensor cached = transformer.predict(input, ReferenceMode::cached);
@@ -179,7 +180,7 @@ TEST_CASE("text that is kept on the device is replaced by other text") {
     const SmallModel model(sizes);
     const Backend backend("CPU");
     const Checkpoint checkpoint = Checkpoint::open(model.path());
-    Transformer transformer(backend, checkpoint);
+    Transformer transformer(backend, read_transformer_sizes(checkpoint), checkpoint);
     TransformerInput input = small_input(sizes, 0);
     const auto text = input.txt;
     const HostTensor first = transformer.predict(input);
@@ -188,7 +189,8 @@ TEST_CASE("text that is kept on the device is replaced by other text") {
     std::reverse(other.data.begin(), other.data.end());
     input.txt = std::make_shared<const HostTensor>(other);
     CHECK(largest_difference(transformer.predict(input).data, first.data) > 10 * kF32Sums);
-    CHECK(transformer.predict(input).data == Transformer(backend, checkpoint).predict(input).data);
+    CHECK(transformer.predict(input).data ==
+          Transformer(backend, read_transformer_sizes(checkpoint), checkpoint).predict(input).data);
     input.txt = text;
     CHECK(transformer.predict(input).data == first.data);
 }
@@ -198,7 +200,7 @@ TEST_CASE("references and their positions change the picture") {
     const SmallModel model(sizes);
     const Backend backend("CPU");
     const Checkpoint checkpoint = Checkpoint::open(model.path());
-    Transformer transformer(backend, checkpoint);
+    Transformer transformer(backend, read_transformer_sizes(checkpoint), checkpoint);
     TransformerInput input = small_input(sizes, 3);
     const HostTensor with = transformer.predict(input);
     CHECK(with.ne == std::array<int64_t, 4>{sizes.channels, 6, 1, 1});
@@ -222,8 +224,10 @@ TEST_CASE("a converted file computes the same as its source") {
                         no_cancel, [](uint64_t) {});
     const Checkpoint converted = Checkpoint::open(model.folder / "model.gguf");
     const TransformerInput input = small_input(sizes, 2);
-    const HostTensor expected = Transformer(backend, original).predict(input);
-    CHECK(Transformer(backend, converted).predict(input).data == expected.data);
+    const HostTensor expected =
+        Transformer(backend, read_transformer_sizes(original), original).predict(input);
+    CHECK(Transformer(backend, read_transformer_sizes(converted), converted).predict(input).data ==
+          expected.data);
 }
 
 TEST_CASE("streamed blocks compute the same as resident ones, step after step") {
@@ -231,8 +235,9 @@ TEST_CASE("streamed blocks compute the same as resident ones, step after step") 
     const SmallModel model(sizes);
     const Backend backend("CPU");
     const Checkpoint checkpoint = Checkpoint::open(model.path());
-    Transformer resident(backend, checkpoint);
-    Transformer streamed(backend, checkpoint, {.type = {}, .stream_blocks = true});
+    Transformer resident(backend, read_transformer_sizes(checkpoint), checkpoint);
+    Transformer streamed(backend, read_transformer_sizes(checkpoint), checkpoint,
+                         {.type = {}, .stream_blocks = true});
     // Three blocks in two places: an odd number, so that the first one is fetched anew each step.
     for (const float timestep : {1.0f, 0.7f, 0.2f}) {
         TransformerInput input = small_input(sizes, 2);
@@ -255,8 +260,9 @@ TEST_CASE("what is measured is what is allocated") {
             CAPTURE(type_name(type));
             CAPTURE(stream);
             const WeightOptions options{.type = type, .stream_blocks = stream};
-            Transformer real(backend, checkpoint, options);
-            Transformer measured(measuring, checkpoint, options);
+            Transformer real(backend, read_transformer_sizes(checkpoint), checkpoint, options);
+            Transformer measured(measuring, read_transformer_sizes(checkpoint), checkpoint,
+                                 options);
             for (const ReferenceMode mode : {ReferenceMode::joint, ReferenceMode::extract}) {
                 const TransformerShape shape{mode, 6, 3, 5};
                 real.reserve(shape);
@@ -275,7 +281,7 @@ TEST_CASE("a raised flag cancels a computation, and progress counts blocks") {
     const SmallModel model(sizes);
     Backend backend("CPU");
     const Checkpoint checkpoint = Checkpoint::open(model.path());
-    Transformer transformer(backend, checkpoint);
+    Transformer transformer(backend, read_transformer_sizes(checkpoint), checkpoint);
     std::atomic<bool> cancel = false;
     backend.set_cancel(&cancel);
     std::vector<double> shares;
@@ -299,7 +305,7 @@ TEST_CASE("inputs of another model are refused") {
     const SmallModel model(sizes);
     const Backend backend("CPU");
     const Checkpoint checkpoint = Checkpoint::open(model.path());
-    Transformer transformer(backend, checkpoint);
+    Transformer transformer(backend, read_transformer_sizes(checkpoint), checkpoint);
     TransformerInput input = small_input(sizes, 0);
     input.txt = std::make_shared<const HostTensor>(HostTensor({sizes.text_width + 1, 5, 1, 1}));
     const auto error = test::error_of([&] { transformer.predict(input); });

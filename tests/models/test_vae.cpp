@@ -1,5 +1,6 @@
 // What the recordings cannot tell apart: the small constant under the root of the latent
 // statistics; and decoders narrower than their encoder.
+#include "checkpoints/inventory.hpp"
 #include "models/vae.hpp"
 #include "support/plain_pictures.hpp"
 #include "support/support.hpp"
@@ -31,7 +32,7 @@ std::filesystem::path with_statistics(const test::TemporaryFolder& folder, float
 
 std::vector<test::TestTensor> zeros_of(const VaeSizes& sizes) {
     std::vector<test::TestTensor> tensors;
-    for (const ExpectedTensor& expected : inventory(sizes)) {
+    for (const ExpectedTensor& expected : tensor_list(sizes)) {
         const auto n_dims = static_cast<size_t>(expected.shape.n_dims);
         tensors.push_back({expected.name,
                            {expected.shape.ne.begin(), expected.shape.ne.begin() + n_dims},
@@ -44,7 +45,7 @@ std::vector<test::TestTensor> zeros_of(const VaeSizes& sizes) {
 HostTensor encode(const std::filesystem::path& file, const HostTensor& pixels) {
     const Backend backend("CPU");
     const Checkpoint checkpoint = Checkpoint::open(file);
-    return Vae(backend, checkpoint).encode(pixels);
+    return Vae(backend, read_vae_sizes(checkpoint), checkpoint).encode(pixels);
 }
 
 TEST_CASE("latents are normalised by their statistics with 1e-4 under the root") {
@@ -203,7 +204,7 @@ TEST_CASE("a small decoder gives the plain computation's picture, by both names 
             if (stock) {
                 backend.use_stock_operations();
             }
-            Vae vae(backend, checkpoint, {.type = TensorType::f32});
+            Vae vae(backend, read_vae_sizes(checkpoint), checkpoint, {.type = TensorType::f32});
             CHECK(vae.sizes().decoder_widths == std::array<int64_t, 4>{96, 192, 384, 384});
             // F32 over some forty layers.
             CHECK(largest_difference(expected, vae.decode(latents)) < 1e-4);
@@ -219,7 +220,8 @@ TEST_CASE("levels that do not divide into the groups of their norms are refused"
     test::write_file(folder / "vae.safetensors", test::safetensors_of(zeros_of(sizes)));
     const Checkpoint checkpoint = Checkpoint::open(folder / "vae.safetensors");
     const Backend backend("CPU");
-    const auto error = test::error_of([&] { Vae(backend, checkpoint); });
+    const auto error =
+        test::error_of([&] { Vae(backend, read_vae_sizes(checkpoint), checkpoint); });
     CHECK(error.kind == ErrorKind::bad_file);
     CHECK(error.mentions("40 channels"));
 }
@@ -227,7 +229,7 @@ TEST_CASE("levels that do not divide into the groups of their norms are refused"
 TEST_CASE("pictures and latents of impossible sizes are refused") {
     const Backend backend("CPU");
     const Checkpoint checkpoint = Checkpoint::open(test::fixture("klein/vae.safetensors"));
-    Vae vae(backend, checkpoint);
+    Vae vae(backend, read_vae_sizes(checkpoint), checkpoint);
     CHECK(test::error_of([&] {
               vae.encode(HostTensor({40, 32, 3, 1}));
           }).kind == ErrorKind::bad_argument);
@@ -250,7 +252,7 @@ TEST_CASE("decoding 1024x1024 with the full-size autoencoder takes at most 2.5 G
         if (stock) {
             backend.use_stock_operations();
         }
-        Vae vae(backend, checkpoint, {});
+        Vae vae(backend, read_vae_sizes(checkpoint), checkpoint, {});
         vae.reserve_decode(1024, 1024);
         CHECK(vae.compute_memory().host > 1'000'000'000);
         CHECK(vae.compute_memory().host < 2'500'000'000);

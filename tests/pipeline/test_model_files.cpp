@@ -161,7 +161,7 @@ TEST_CASE("a Mistral as wide as Mistral Small 3 that is another one gets a note"
                                     .n_layers = 1,
                                     .vocabulary = 2};
     std::vector<TestTensor> tensors;
-    for (const ExpectedTensor& expected : inventory(sizes)) {
+    for (const ExpectedTensor& expected : tensor_list(sizes)) {
         const auto& ne = expected.shape.ne;
         tensors.push_back(test::counting_tensor(
             expected.name, std::vector<int64_t>(ne.begin(), ne.begin() + expected.shape.n_dims)));

@@ -1,4 +1,5 @@
 // The tokenizer of a converted file reads prompts as the recorded one does.
+#include "checkpoints/inventory.hpp"
 #include "convert.hpp"
 #include "pipeline/parts.hpp"
 #include "pipeline/prompt.hpp"
@@ -65,7 +66,7 @@ TEST_CASE("a prompt becomes features of the right shape") {
     const Checkpoint checkpoint = Checkpoint::open(write_text_encoder(folder));
     fs::copy_file(test::fixture("tiny/tokenizer.json"), folder / "tokenizer.json");
     const Backend backend("CPU");
-    TextEncoder encoder(backend, checkpoint, {});
+    TextEncoder encoder(backend, read_text_encoder_sizes(checkpoint), {}, checkpoint);
     const PromptFeatures result =
         encode_prompt_features(load_tokenizer(checkpoint), encoder, "a red house", 32);
     CHECK(result.features.ne == std::array<int64_t, 4>{192, 32, 1, 1});
@@ -109,7 +110,8 @@ PromptFeatures features_of(const fs::path& file, const std::string& prompt) {
     const Backend backend("CPU");
     const Checkpoint checkpoint = Checkpoint::open(file);
     const TextConfig config = read_text_config(checkpoint);
-    TextEncoder encoder(backend, checkpoint, text_encoder_facts(config));
+    TextEncoder encoder(backend, read_text_encoder_sizes(checkpoint), text_encoder_facts(config),
+                        checkpoint);
     return encode_prompt_features(load_tokenizer(checkpoint), encoder, prompt, 200);
 }
 

@@ -59,7 +59,7 @@ fs::path write_model(const test::TemporaryFolder& folder) {
                                  .guidance = false};
     std::vector<test::TestTensor> tensors;
     uint32_t state = 1;
-    for (const ExpectedTensor& expected : inventory(sizes)) {
+    for (const ExpectedTensor& expected : tensor_list(sizes)) {
         std::vector<float> values(static_cast<size_t>(expected.shape.elements()));
         for (size_t i = 0; i < values.size(); ++i) {
             state = state * 1664525u + 1013904223u;

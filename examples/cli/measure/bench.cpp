@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "base/parse_number.hpp"
 #include "base/random.hpp"
+#include "checkpoints/inventory.hpp"
 #include "checkpoints/text_config.hpp"
 #include "formats/tensor_type.hpp"
 #include "measure/bench_report.hpp"
@@ -17,6 +18,7 @@
 #include "models/transformer.hpp"
 #include "models/vae.hpp"
 #include "pipeline/latents.hpp"
+#include "pipeline/parts.hpp"
 
 #include <cxxopts.hpp>
 #include <nlohmann/json.hpp>
@@ -124,7 +126,8 @@ TransformerInput random_input(const TransformerSizes& sizes, const BenchOptions&
 void bench_transformer(Session& s) {
     const Checkpoint checkpoint =
         Checkpoint::open(s.options.files.transformer, Component::transformer);
-    Transformer transformer(s.backend, checkpoint, s.options.weights);
+    Transformer transformer(s.backend, read_transformer_sizes(checkpoint), checkpoint,
+                            s.options.weights);
     const TransformerInput input = random_input(transformer.sizes(), s.options);
     if (s.options.kv) {
         time_stage(s, "kv, first step", transformer,
@@ -140,11 +143,8 @@ void bench_text_encoder(Session& s) {
     const Checkpoint checkpoint =
         Checkpoint::open(s.options.files.text_encoder, Component::text_encoder);
     const TextConfig config = read_text_config(checkpoint);
-    TextEncoder encoder(s.backend, checkpoint,
-                        {.layers = config.layers,
-                         .rope_theta = static_cast<float>(config.rope_theta),
-                         .eps = static_cast<float>(config.eps)},
-                        s.options.weights);
+    TextEncoder encoder(s.backend, read_text_encoder_sizes(checkpoint), text_encoder_facts(config),
+                        checkpoint, s.options.weights);
     std::vector<int32_t> ids(static_cast<size_t>(config.text_length));
     for (size_t i = 0; i < ids.size(); ++i) {
         ids[i] = static_cast<int32_t>(i % static_cast<size_t>(encoder.sizes().vocabulary));
@@ -166,14 +166,15 @@ void bench_autoencoder(Session& s, const std::string& name, Network& network, bo
 
 void bench_vae(Session& s) {
     const Checkpoint checkpoint = Checkpoint::open(s.options.files.vae, Component::vae);
-    Vae vae(s.backend, checkpoint, s.options.weights);
+    Vae vae(s.backend, read_vae_sizes(checkpoint), checkpoint, s.options.weights);
     bench_autoencoder(s, "vae", vae, /*encodes=*/true);
 }
 
 void bench_tiny(Session& s) {
     const Checkpoint checkpoint =
         Checkpoint::open(s.options.files.taesd, Component::tiny_autoencoder);
-    TinyAutoencoder tiny(s.backend, checkpoint, s.options.weights);
+    TinyAutoencoder tiny(s.backend, read_tiny_autoencoder_sizes(checkpoint), checkpoint,
+                         s.options.weights);
     bench_autoencoder(s, "taesd", tiny, tiny.sizes().has_encoder);
 }
 

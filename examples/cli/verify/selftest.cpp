@@ -5,6 +5,7 @@
 #include "base/file.hpp"
 #include "base/parse_number.hpp"
 #include "base/system.hpp"
+#include "checkpoints/inventory.hpp"
 #include "checkpoints/text_config.hpp"
 #include "common/cancel.hpp"
 #include "common/options.hpp"
@@ -14,6 +15,7 @@
 #include "models/vae.hpp"
 #include "pipeline/denoise.hpp"
 #include "pipeline/latents.hpp"
+#include "pipeline/parts.hpp"
 #include "pipeline/sampler.hpp"
 #include "verify/op_check.hpp"
 #include "verify/recording.hpp"
@@ -55,11 +57,8 @@ std::vector<Position> recorded_positions(const Recording& recording, const std::
 void test_text_encoder(Session& s) {
     const Checkpoint checkpoint = s.open("text_encoder.safetensors");
     const TextConfig config = read_text_config(checkpoint);
-    TextEncoder encoder(s.backend, checkpoint,
-                        {.layers = config.layers,
-                         .rope_theta = static_cast<float>(config.rope_theta),
-                         .eps = static_cast<float>(config.eps)},
-                        s.weights);
+    TextEncoder encoder(s.backend, read_text_encoder_sizes(checkpoint), text_encoder_facts(config),
+                        checkpoint, s.weights);
     const Recording golden(s.folder / "text_encoder.golden.safetensors");
     for (const std::string prefix : {"", "negative_"}) {
         if (!golden.has(prefix + "input_ids")) {
@@ -165,7 +164,7 @@ void run_all(Session& s) {
     std::optional<Vae> vae;
     if (s.has("vae.safetensors")) {
         vae_file = s.open("vae.safetensors");
-        vae.emplace(s.backend, *vae_file, s.weights);
+        vae.emplace(s.backend, read_vae_sizes(*vae_file), *vae_file, s.weights);
     }
     if (vae && s.has("vae.golden.safetensors")) {
         test_vae(s, *vae);
@@ -177,7 +176,7 @@ void run_all(Session& s) {
         return;
     }
     const Checkpoint checkpoint = s.open("flux2.safetensors");
-    Transformer transformer(s.backend, checkpoint, s.weights);
+    Transformer transformer(s.backend, read_transformer_sizes(checkpoint), checkpoint, s.weights);
     if (s.has("flux2.golden.safetensors")) {
         test_transformer(s, transformer);
     }
