@@ -1,6 +1,7 @@
 #include "convert.hpp"
 
 #include "base/check.hpp"
+#include "checkpoints/fit.hpp"
 #include "checkpoints/inventory.hpp"
 #include "formats/sha256.hpp"
 #include "measured_types.hpp"
@@ -99,7 +100,7 @@ void add_tensors(Plan& plan, const std::vector<ExpectedTensor>& expected,
     for (const ExpectedTensor& tensor : expected) {
         const ModelTensor& source = checkpoint.get(tensor.name);
         require_readable(checkpoint, source);
-        const TypeChoice choice = choose_type(options.types, checkpoint.component(), tensor,
+        const TypeChoice choice = choose_type(options.types, checkpoint.part(), tensor,
                                               source.type(), sizes, tied_embeddings);
         if (choice.wanted) {
             fallbacks.add(tensor, choice);
@@ -195,18 +196,18 @@ Plan make_plan(const Checkpoint& checkpoint, const std::filesystem::path& output
 
     TextEncoderSizes sizes;
     const bool tied_embeddings = checkpoint.find("output.weight") == nullptr;
-    switch (checkpoint.component()) {
-        case Component::transformer:
+    switch (checkpoint.part()) {
+        case Part::transformer:
             plan_transformer(plan, options);
             break;
-        case Component::text_encoder:
+        case Part::text_encoder:
             sizes = read_text_encoder_sizes(checkpoint);
             plan_text_encoder(plan, sizes, expected, options);
             break;
-        case Component::vae:
+        case Part::vae:
             plan_vae(plan, options);
             break;
-        case Component::tiny_autoencoder:
+        case Part::tiny_autoencoder:
             plan_tiny_autoencoder(plan, options);
             break;
     }
@@ -238,36 +239,18 @@ void check_overrides_match(const std::vector<Plan>& plans, const TypeRequest& ty
 }
 
 void check_parts_fit(const std::vector<Plan>& plans) {
-    std::map<Component, const Plan*> parts;
-    for (const Plan& plan : plans) {
-        const Component component = plan.checkpoint->component();
-        const auto [found, added] = parts.emplace(component, &plan);
-        check(added, ErrorKind::bad_file, plan.checkpoint->file(), " and ",
-              found->second->checkpoint->file(), " are both a ", to_string(component),
-              "; convert them one by one");
-    }
-    const auto find = [&](Component component) {
-        const auto found = parts.find(component);
-        return found == parts.end() ? nullptr : found->second;
+    const auto fit_of = [](const Plan& plan) {
+        return PartFit{plan.checkpoint->part(), plan.checkpoint->file(), plan.text_width,
+                       plan.latent_channels};
     };
-    const Plan* transformer = find(Component::transformer);
-    if (transformer == nullptr) {
-        return;
-    }
-    if (const Plan* text = find(Component::text_encoder)) {
-        check(text->text_width == transformer->text_width, ErrorKind::bad_file,
-              transformer->checkpoint->file(), " takes text features ", transformer->text_width,
-              " wide, ", text->checkpoint->file(), " gives ", text->text_width,
-              "; klein 4B goes with Qwen3-4B, klein 9B with Qwen3-8B, dev with Mistral Small 3.2");
-    }
-    for (const Component component : {Component::vae, Component::tiny_autoencoder}) {
-        const Plan* part = find(component);
-        check(part == nullptr || part->latent_channels == transformer->latent_channels,
-              ErrorKind::bad_file, transformer->checkpoint->file(), " works on ",
-              transformer->latent_channels, " latent channels, ",
-              part != nullptr ? part->checkpoint->file() : "", " makes ",
-              part != nullptr ? part->latent_channels : 0, "; use the FLUX.2 ",
-              to_string(component));
+    for (size_t i = 0; i < plans.size(); ++i) {
+        for (size_t j = 0; j < i; ++j) {
+            const PartFit first = fit_of(plans[j]), second = fit_of(plans[i]);
+            check(first.part != second.part, ErrorKind::bad_file, second.file, " and ", first.file,
+                  " are both a ", to_string(first.part), "; convert them one by one");
+            const auto reason = misfit(first, second);
+            check(!reason, ErrorKind::bad_file, reason.value_or(""));
+        }
     }
 }
 

@@ -16,20 +16,6 @@ bool is_diffusers_folder(const fs::path& path) {
     return file_exists(path / "model_index.json");
 }
 
-const char* output_name(Component component) {
-    switch (component) {
-        case Component::transformer:
-            return "transformer.gguf";
-        case Component::text_encoder:
-            return "text_encoder.gguf";
-        case Component::vae:
-            return "vae.gguf";
-        case Component::tiny_autoencoder:
-            return "taesd.gguf";
-    }
-    fail(ErrorKind::internal, "unknown component");
-}
-
 // What is read beside a model's tensors.
 constexpr std::array kReadBeside = {
     "config.json", "hf_quant_config.json",  "model_index.json",  "tokenizer.json",     "vocab.json",
@@ -90,13 +76,13 @@ std::vector<fs::path> name_outputs(const std::vector<fs::path>& inputs,
     if (single) {
         check(!is_folder(output), ErrorKind::bad_argument, output.string(),
               " is a folder; give the name of the file to write, such as ",
-              (output / output_name(checkpoints.front().component())).string());
+              (output / facts_of(checkpoints.front().part()).file_name).string());
         outputs.push_back(output);
     } else {
         check(!file_exists(output) || is_folder(output), ErrorKind::bad_argument, output.string(),
               " is a file; several parts need a folder to go to");
         for (const Checkpoint& checkpoint : checkpoints) {
-            outputs.push_back(output / output_name(checkpoint.component()));
+            outputs.push_back(output / facts_of(checkpoint.part()).file_name);
         }
     }
     return outputs;

@@ -125,7 +125,7 @@ MetadataResult transformer_metadata(const Checkpoint& checkpoint, const Transfor
 }
 
 MetadataResult autoencoder_metadata(const Checkpoint& checkpoint, const FileType& type) {
-    const bool tiny = checkpoint.component() == Component::tiny_autoencoder;
+    const bool tiny = checkpoint.part() == Part::tiny_autoencoder;
     const std::string name = tiny ? "TAEF2" : "FLUX.2 autoencoder";
     Metadata metadata = inherited(checkpoint);
     set_general(metadata, tiny ? "flux2-taesd" : "flux2-vae", name, type);

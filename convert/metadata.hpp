@@ -1,4 +1,4 @@
-// Configuration files and options -> GGUF keys of each component. The keys are listed in
+// Configuration files and options -> GGUF keys of each part. The keys are listed in
 // docs/formats.md.
 #pragma once
 

@@ -53,13 +53,13 @@ std::string known_types() {
     return names;
 }
 
-bool is_block_matrix(Component component, const ExpectedTensor& tensor) {
+bool is_block_matrix(Part part, const ExpectedTensor& tensor) {
     if (tensor.shape.n_dims < 2) {
         return false;
     }
-    return component == Component::text_encoder ? tensor.name.starts_with("blk.")
-                                                : tensor.name.starts_with("double_blocks.") ||
-                                                      tensor.name.starts_with("single_blocks.");
+    return part == Part::text_encoder ? tensor.name.starts_with("blk.")
+                                      : tensor.name.starts_with("double_blocks.") ||
+                                            tensor.name.starts_with("single_blocks.");
 }
 
 bool named(const FileType& type, std::string_view name) {
@@ -227,29 +227,29 @@ TypeOverride parse_type_override(const std::string& text) {
     }
 }
 
-TypeChoice choose_type(const TypeRequest& request, Component component,
-                       const ExpectedTensor& tensor, TensorType source_type,
-                       const TextEncoderSizes& sizes, bool tied_embeddings) {
+TypeChoice choose_type(const TypeRequest& request, Part part, const ExpectedTensor& tensor,
+                       TensorType source_type, const TextEncoderSizes& sizes,
+                       bool tied_embeddings) {
     // Norms, biases and statistics.
     if (tensor.shape.n_dims < 2) {
         return {.type = f32, .wanted = {}, .open = false};
     }
     const FileType& wanted = *request.file_type;
     TensorType type = wanted.base;
-    switch (component) {
-        case Component::transformer:
+    switch (part) {
+        case Part::transformer:
             type = transformer_type(wanted, tensor.name, source_type);
             break;
-        case Component::text_encoder:
+        case Part::text_encoder:
             type = text_encoder_type(wanted, tensor, sizes, tied_embeddings);
             break;
-        case Component::vae:
-        case Component::tiny_autoencoder:
+        case Part::vae:
+        case Part::tiny_autoencoder:
             // Rows of a 3x3 kernel are 3 long: no block type fits.
             type = is_quantized(wanted.base) ? f16 : wanted.base;
             break;
     }
-    bool open = is_block_matrix(component, tensor);
+    bool open = is_block_matrix(part, tensor);
     for (const TypeOverride& override : request.overrides) {
         if (std::regex_search(tensor.name, override.pattern)) {
             type = override.type;

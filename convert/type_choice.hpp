@@ -55,9 +55,8 @@ struct TypeChoice {
 // The plain file type of this base, without a mix.
 const FileType& plain_file_type(TensorType base);
 
-// `sizes` tells the text encoder's number of layers and heads; unused for other components.
-TypeChoice choose_type(const TypeRequest& request, Component component,
-                       const ExpectedTensor& tensor, TensorType source_type,
-                       const TextEncoderSizes& sizes, bool tied_embeddings);
+// `sizes` tells the text encoder's number of layers and heads; unused for other parts.
+TypeChoice choose_type(const TypeRequest& request, Part part, const ExpectedTensor& tensor,
+                       TensorType source_type, const TextEncoderSizes& sizes, bool tied_embeddings);
 
 }  // namespace flux2::convert

@@ -21,28 +21,27 @@ std::vector<RecognisedPart> recognise(const TensorSource& source) {
     return std::move(identity.parts);
 }
 
-const RecognisedPart& choose(const std::vector<RecognisedPart>& parts,
-                             std::optional<Component> wanted) {
-    for (const RecognisedPart& part : parts) {
-        if (part.component == wanted) {
-            return part;
+const RecognisedPart& choose(const std::vector<RecognisedPart>& parts, std::optional<Part> wanted) {
+    for (const RecognisedPart& recognised : parts) {
+        if (recognised.part == wanted) {
+            return recognised;
         }
     }
     return parts.front();
 }
 
-TensorPlace place(Component component, std::string_view name) {
-    switch (component) {
-        case Component::transformer:
+TensorPlace place(Part part, std::string_view name) {
+    switch (part) {
+        case Part::transformer:
             return place_transformer_tensor(name);
-        case Component::text_encoder:
+        case Part::text_encoder:
             return place_text_encoder_tensor(name);
-        case Component::vae:
+        case Part::vae:
             return place_vae_tensor(name);
-        case Component::tiny_autoencoder:
+        case Part::tiny_autoencoder:
             return place_tiny_tensor(name);
     }
-    fail(ErrorKind::internal, "unknown component");
+    fail(ErrorKind::internal, "unknown part");
 }
 
 // A tensor as pieces; two when its halves change places.
@@ -110,28 +109,28 @@ void ModelTensor::read_f32(int64_t first, std::span<float> out) const {
     }
 }
 
-Checkpoint::Checkpoint(TensorSource source, std::optional<Component> wanted)
+Checkpoint::Checkpoint(TensorSource source, std::optional<Part> wanted)
     : source_(std::move(source)) {
     const std::vector<RecognisedPart> parts = recognise(source_);
-    const RecognisedPart& part = choose(parts, wanted);
-    component_ = part.component;
-    naming_ = part.naming;
+    const RecognisedPart& chosen = choose(parts, wanted);
+    part_ = chosen.part;
+    naming_ = chosen.naming;
     for (const RecognisedPart& each : parts) {
-        components_of_file_.push_back(each.component);
+        parts_of_file_.push_back(each.part);
     }
-    collect_tensors(part);
+    collect_tensors(chosen);
 }
 
-Checkpoint Checkpoint::open(const std::filesystem::path& path, std::optional<Component> wanted) {
+Checkpoint Checkpoint::open(const std::filesystem::path& path, std::optional<Part> wanted) {
     return Checkpoint(TensorSource::open(path), wanted);
 }
 
 std::vector<Checkpoint> Checkpoint::open_all(const std::filesystem::path& path) {
     std::vector<Checkpoint> checkpoints;
     checkpoints.push_back(open(path));
-    const std::vector<Component> components = checkpoints.front().components_of_file();
-    for (size_t i = 1; i < components.size(); ++i) {
-        checkpoints.push_back(open(path, components[i]));
+    const std::vector<Part> parts = checkpoints.front().parts_of_file();
+    for (size_t i = 1; i < parts.size(); ++i) {
+        checkpoints.push_back(open(path, parts[i]));
     }
     return checkpoints;
 }
@@ -139,7 +138,7 @@ std::vector<Checkpoint> Checkpoint::open_all(const std::filesystem::path& path) 
 // In a file with several parts those with the part's prefix. Else all, apart from what has another
 // prefix than the part.
 std::vector<const TensorInfo*> Checkpoint::tensors_of(const RecognisedPart& part) const {
-    const bool alone = components_of_file_.size() == 1;
+    const bool alone = parts_of_file_.size() == 1;
     std::vector<const TensorInfo*> tensors;
     for (const TensorInfo& tensor : source_.tensors()) {
         const std::string_view prefix = prefix_of(tensor.name);
@@ -165,7 +164,7 @@ void Checkpoint::collect_tensors(const RecognisedPart& recognised) {
         if (describes_weights(tensor->name)) {
             continue;
         }
-        const TensorPlace place = flux2::place(component_, strip_prefix(tensor->name));
+        const TensorPlace place = flux2::place(part_, strip_prefix(tensor->name));
         Parts& parts = parts_of[place.name];
         if (parts.tensors.empty()) {
             order.push_back(place.name);
@@ -183,7 +182,7 @@ void Checkpoint::collect_tensors(const RecognisedPart& recognised) {
         index_.emplace(name, tensors_.size());
         tensors_.push_back(assemble(name, parts_of[name], schemes));
     }
-    const bool mistral = component_ == Component::text_encoder && !normalises_queries();
+    const bool mistral = part_ == Part::text_encoder && !normalises_queries();
     if (mistral && naming_ == Naming::hugging_face) {
         interleave_queries_and_keys();
     }

@@ -44,24 +44,24 @@ struct ModelTensor {
     void read_f32(int64_t first, std::span<float> out) const;
 };
 
-// One component, opened and recognised by its tensor names. Move-only; owns the mapped files.
+// One part, opened and recognised by its tensor names. Move-only; owns the mapped files.
 class Checkpoint {
   public:
     // Of a file with several parts the wanted one is taken; when it is not there, or none is
     // wanted, the first. Throws bad_file for anything that is not a part of FLUX.2; unsupported,
     // saying what it is, when that is known.
     static Checkpoint open(const std::filesystem::path& path,
-                           std::optional<Component> wanted = std::nullopt);
+                           std::optional<Part> wanted = std::nullopt);
     // Every part of a file.
     static std::vector<Checkpoint> open_all(const std::filesystem::path& path);
-    explicit Checkpoint(TensorSource source, std::optional<Component> wanted = std::nullopt);
+    explicit Checkpoint(TensorSource source, std::optional<Part> wanted = std::nullopt);
 
-    Component component() const { return component_; }
+    Part part() const { return part_; }
     Naming naming() const { return naming_; }
     const TensorSource& source() const { return source_; }
     std::string file() const { return source_.path().string(); }
     // All parts that the file holds, this one among them.
-    const std::vector<Component>& components_of_file() const { return components_of_file_; }
+    const std::vector<Part>& parts_of_file() const { return parts_of_file_; }
 
     const std::vector<ModelTensor>& tensors() const { return tensors_; }
     const ModelTensor* find(std::string_view name) const;
@@ -79,9 +79,9 @@ class Checkpoint {
     ModelTensor assemble(const std::string& name, const Parts& parts, const WeightSchemes& schemes);
 
     TensorSource source_;
-    Component component_;
+    Part part_;
     Naming naming_;
-    std::vector<Component> components_of_file_;
+    std::vector<Part> parts_of_file_;
     std::vector<std::unique_ptr<const ScaledMatrix>> scaled_;
     std::vector<ModelTensor> tensors_;
     std::unordered_map<std::string, size_t> index_;

@@ -69,17 +69,17 @@ int64_t height(const Checkpoint& checkpoint, std::string_view tensor) {
 }
 
 std::vector<ExpectedTensor> expected_tensors(const Checkpoint& checkpoint) {
-    switch (checkpoint.component()) {
-        case Component::transformer:
+    switch (checkpoint.part()) {
+        case Part::transformer:
             return tensor_list(read_transformer_sizes(checkpoint));
-        case Component::text_encoder:
+        case Part::text_encoder:
             return tensor_list(read_text_encoder_sizes(checkpoint));
-        case Component::vae:
+        case Part::vae:
             return tensor_list(read_vae_sizes(checkpoint));
-        case Component::tiny_autoencoder:
+        case Part::tiny_autoencoder:
             return tensor_list(read_tiny_autoencoder_sizes(checkpoint));
     }
-    fail(ErrorKind::internal, "unknown component");
+    fail(ErrorKind::internal, "unknown part");
 }
 
 }  // namespace

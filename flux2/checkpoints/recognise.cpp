@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "checkpoints/tensor_names.hpp"
+#include "networks/family.hpp"
 
 #include <algorithm>
 #include <array>
@@ -15,14 +16,20 @@
 namespace flux2 {
 namespace {
 
-constexpr std::string_view kUseTransformer =
-    "use a FLUX.2 transformer, such as flux-2-klein-4b.safetensors";
-constexpr std::string_view kUseTextEncoder =
-    "klein 4B reads prompts with Qwen3-4B, klein 9B with Qwen3-8B, dev with Mistral Small 3.2";
-constexpr std::string_view kUseVae =
-    "FLUX.2 has its own autoencoder, ae.safetensors or flux2-vae.safetensors";
-constexpr std::string_view kUseTiny =
-    "FLUX.2 has its own tiny autoencoder, TAEF2, such as taef2.safetensors";
+// What to use instead of a file that is no part of FLUX.2 but was taken for this one.
+std::string advice_for(Part part) {
+    switch (part) {
+        case Part::transformer:
+            return "use a FLUX.2 transformer, such as flux-2-klein-4b.safetensors";
+        case Part::text_encoder:
+            return families_in_words();
+        case Part::vae:
+            return "FLUX.2 has its own autoencoder, ae.safetensors or flux2-vae.safetensors";
+        case Part::tiny_autoencoder:
+            return "FLUX.2 has its own tiny autoencoder, TAEF2, such as taef2.safetensors";
+    }
+    fail(ErrorKind::internal, "unknown part");
+}
 
 // What stands before the layers' numbers in files of tiny autoencoders, half by half.
 constexpr std::array<std::string_view, 3> kTinyDecoders = {"", "decoder.", "taesd_decoder."};
@@ -32,37 +39,37 @@ constexpr std::array<std::string_view, 3> kTinyEncoders = {"", "encoder.", "taes
 struct Stranger {
     std::string_view mark;
     std::string_view what;
-    std::string_view advice;
+    std::optional<Part> taken_for;  // none: an adapter to some model
 };
 
 // The first match wins: adapters and ControlNets repeat names of the model they belong to, whole
 // checkpoints hold text encoders and autoencoders.
 constexpr std::array kStrangers = {
-    Stranger{"lora_A", "an adapter", "give the model it belongs to"},
-    Stranger{"lora_B", "an adapter", "give the model it belongs to"},
-    Stranger{"lora_down", "an adapter", "give the model it belongs to"},
-    Stranger{"lora_up", "an adapter", "give the model it belongs to"},
-    Stranger{".lora.down.", "an adapter", "give the model it belongs to"},
-    Stranger{".lora.up.", "an adapter", "give the model it belongs to"},
-    Stranger{"lokr_w", "an adapter", "give the model it belongs to"},
-    Stranger{"hada_w", "an adapter", "give the model it belongs to"},
-    Stranger{"controlnet_blocks.", "a ControlNet", kUseTransformer},
-    Stranger{"double_blocks.0.img_mod.lin.", "a FLUX.1 transformer", kUseTransformer},
-    Stranger{"vector_in.in_layer.", "a FLUX.1 transformer", kUseTransformer},
-    Stranger{"single_transformer_blocks.0.proj_mlp.", "a FLUX.1 transformer", kUseTransformer},
-    Stranger{"distilled_guidance_layer.", "a Chroma transformer", kUseTransformer},
-    Stranger{"input_blocks.0.0.", "a Stable Diffusion or SDXL model", kUseTransformer},
-    Stranger{"down_blocks.1.attentions.0.", "a Stable Diffusion or SDXL UNet", kUseTransformer},
-    Stranger{"joint_blocks.0.x_block.", "a Stable Diffusion 3 model", kUseTransformer},
-    Stranger{"transformer_blocks.0.img_mod.1.", "a Qwen-Image transformer", kUseTransformer},
-    Stranger{"noise_refiner.0.", "a Z-Image or Lumina transformer", kUseTransformer},
-    Stranger{"layer.0.SelfAttention.q.", "a T5 text encoder", kUseTextEncoder},
-    Stranger{"enc.blk.0.attn_q.", "a T5 text encoder", kUseTextEncoder},
-    Stranger{"text_model.encoder.layers.0.", "a CLIP text encoder", kUseTextEncoder},
-    Stranger{"resblocks.0.attn.in_proj_weight", "a CLIP encoder", kUseTextEncoder},
-    Stranger{"v.blk.0.", "the picture encoder of a language model", kUseTextEncoder},
-    Stranger{"layers.0.pre_feedforward_layernorm.", "a Gemma language model", kUseTextEncoder},
-    Stranger{"blk.0.post_ffw_norm.", "a Gemma language model", kUseTextEncoder},
+    Stranger{"lora_A", "an adapter", std::nullopt},
+    Stranger{"lora_B", "an adapter", std::nullopt},
+    Stranger{"lora_down", "an adapter", std::nullopt},
+    Stranger{"lora_up", "an adapter", std::nullopt},
+    Stranger{".lora.down.", "an adapter", std::nullopt},
+    Stranger{".lora.up.", "an adapter", std::nullopt},
+    Stranger{"lokr_w", "an adapter", std::nullopt},
+    Stranger{"hada_w", "an adapter", std::nullopt},
+    Stranger{"controlnet_blocks.", "a ControlNet", Part::transformer},
+    Stranger{"double_blocks.0.img_mod.lin.", "a FLUX.1 transformer", Part::transformer},
+    Stranger{"vector_in.in_layer.", "a FLUX.1 transformer", Part::transformer},
+    Stranger{"single_transformer_blocks.0.proj_mlp.", "a FLUX.1 transformer", Part::transformer},
+    Stranger{"distilled_guidance_layer.", "a Chroma transformer", Part::transformer},
+    Stranger{"input_blocks.0.0.", "a Stable Diffusion or SDXL model", Part::transformer},
+    Stranger{"down_blocks.1.attentions.0.", "a Stable Diffusion or SDXL UNet", Part::transformer},
+    Stranger{"joint_blocks.0.x_block.", "a Stable Diffusion 3 model", Part::transformer},
+    Stranger{"transformer_blocks.0.img_mod.1.", "a Qwen-Image transformer", Part::transformer},
+    Stranger{"noise_refiner.0.", "a Z-Image or Lumina transformer", Part::transformer},
+    Stranger{"layer.0.SelfAttention.q.", "a T5 text encoder", Part::text_encoder},
+    Stranger{"enc.blk.0.attn_q.", "a T5 text encoder", Part::text_encoder},
+    Stranger{"text_model.encoder.layers.0.", "a CLIP text encoder", Part::text_encoder},
+    Stranger{"resblocks.0.attn.in_proj_weight", "a CLIP encoder", Part::text_encoder},
+    Stranger{"v.blk.0.", "the picture encoder of a language model", Part::text_encoder},
+    Stranger{"layers.0.pre_feedforward_layernorm.", "a Gemma language model", Part::text_encoder},
+    Stranger{"blk.0.post_ffw_norm.", "a Gemma language model", Part::text_encoder},
 };
 
 using Tensors = std::vector<const TensorInfo*>;
@@ -71,7 +78,9 @@ std::string find_stranger(const Tensors& tensors) {
     for (const Stranger& stranger : kStrangers) {
         for (const TensorInfo* tensor : tensors) {
             if (tensor->name.find(stranger.mark) != std::string::npos) {
-                return concat("is ", stranger.what, " (", tensor->name, "); ", stranger.advice);
+                return concat("is ", stranger.what, " (", tensor->name, "); ",
+                              stranger.taken_for ? advice_for(*stranger.taken_for)
+                                                 : "give the model it belongs to");
             }
         }
     }
@@ -159,35 +168,35 @@ std::optional<RecognisedPart> find_part(const Names& names) {
     if (names.has_any({"double_stream_modulation_img.lin.weight",
                        "double_stream_modulation_txt.lin.weight",
                        "single_stream_modulation.lin.weight"})) {
-        return RecognisedPart{Component::transformer, Naming::original, {}};
+        return RecognisedPart{Part::transformer, Naming::original, {}};
     }
     if (names.has_any({"double_stream_modulation_img.linear.weight",
                        "double_stream_modulation_txt.linear.weight",
                        "single_stream_modulation.linear.weight"})) {
-        return RecognisedPart{Component::transformer, Naming::diffusers, {}};
+        return RecognisedPart{Part::transformer, Naming::diffusers, {}};
     }
     if (names.has_any({"decoder.conv_in.weight", "decoder.conv_out.weight"}) &&
         names.has_any({"bn.running_mean", "bn.running_var"})) {
         const bool original = names.has("decoder.post_quant_conv.weight");
-        return RecognisedPart{Component::vae, original ? Naming::original : Naming::diffusers, {}};
+        return RecognisedPart{Part::vae, original ? Naming::original : Naming::diffusers, {}};
     }
     if (names.has_any(
             {"model.layers.0.self_attn.q_norm.weight", "model.layers.0.self_attn.k_norm.weight"})) {
-        return RecognisedPart{Component::text_encoder, Naming::hugging_face, {}};
+        return RecognisedPart{Part::text_encoder, Naming::hugging_face, {}};
     }
     if (names.has_any({"blk.0.attn_q_norm.weight", "blk.0.attn_k_norm.weight"})) {
-        return RecognisedPart{Component::text_encoder, Naming::llama_cpp, {}};
+        return RecognisedPart{Part::text_encoder, Naming::llama_cpp, {}};
     }
     // The blocks with pools at the lowest resolution are what no other tiny autoencoder has.
     if (find_under(names, kTinyDecoders, "3.pool.0.weight") != nullptr ||
         find_under(names, kTinyDecoders, "4.pool.0.weight") != nullptr) {
-        return RecognisedPart{Component::tiny_autoencoder, Naming::original, {}};
+        return RecognisedPart{Part::tiny_autoencoder, Naming::original, {}};
     }
     if (names.has_any({"decoder.layers.2.pool.0.weight", "decoder.layers.3.pool.0.weight"})) {
-        return RecognisedPart{Component::tiny_autoencoder, Naming::diffusers, {}};
+        return RecognisedPart{Part::tiny_autoencoder, Naming::diffusers, {}};
     }
     if (const LanguageModel model = find_language_model(names); is_mistral(model)) {
-        return RecognisedPart{Component::text_encoder, model.naming, {}};
+        return RecognisedPart{Part::text_encoder, model.naming, {}};
     }
     return std::nullopt;
 }
@@ -213,7 +222,7 @@ std::string name_tiny_autoencoder(const Names& names) {
                         : channels == 16 ? "FLUX.1 or Stable Diffusion 3 (TAEF1, TAESD3)"
                                          : "another model";
     return concat("is a tiny autoencoder of ", owner, ", with ", channels, " latent channels; ",
-                  kUseTiny);
+                  advice_for(Part::tiny_autoencoder));
 }
 
 std::string name_vae(const TensorInfo& decoder_conv_in) {
@@ -222,7 +231,7 @@ std::string name_vae(const TensorInfo& decoder_conv_in) {
                         : channels == 16 ? "FLUX.1 or Stable Diffusion 3"
                                          : "another model";
     return concat("is an autoencoder of ", owner, " (", channels,
-                  " latent channels, no bn.running_mean); ", kUseVae);
+                  " latent channels, no bn.running_mean); ", advice_for(Part::vae));
 }
 
 // A decoder without prefix, encoder and statistics: that of FLUX.2 can be had with them.
@@ -250,26 +259,12 @@ std::string name_remains(const Names& names) {
     }
     if (find_language_model(names).found()) {
         return concat("is a language model, but neither Qwen3 nor Mistral Small; ",
-                      kUseTextEncoder);
+                      advice_for(Part::text_encoder));
     }
     return {};
 }
 
 }  // namespace
-
-const char* to_string(Component component) {
-    switch (component) {
-        case Component::transformer:
-            return "transformer";
-        case Component::text_encoder:
-            return "text encoder";
-        case Component::vae:
-            return "autoencoder";
-        case Component::tiny_autoencoder:
-            return "tiny autoencoder";
-    }
-    return "?";
-}
 
 const char* to_string(Naming naming) {
     switch (naming) {
@@ -301,7 +296,7 @@ Identity identify(const TensorSource& source) {
         }
     }
     std::stable_sort(identity.parts.begin(), identity.parts.end(),
-                     [](const auto& a, const auto& b) { return a.component < b.component; });
+                     [](const auto& a, const auto& b) { return a.part < b.part; });
     if (identity.parts.empty()) {
         identity.stranger = find_stranger(all);
     }

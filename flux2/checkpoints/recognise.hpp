@@ -3,26 +3,25 @@
 #pragma once
 
 #include "formats/tensor_source.hpp"
+#include "networks/part.hpp"
 
 #include <string>
 #include <vector>
 
 namespace flux2 {
 
-enum class Component { transformer, text_encoder, vae, tiny_autoencoder };
 enum class Naming { original, diffusers, hugging_face, llama_cpp };
 
-const char* to_string(Component component);
 const char* to_string(Naming naming);
 
 struct RecognisedPart {
-    Component component;
+    Part part;
     Naming naming;
     std::string prefix;  // of its tensors, see prefix_of
 };
 
 struct Identity {
-    // In the order of Component; several in all-in-one checkpoints, which tell them apart by
+    // In the order of Part; several in all-in-one checkpoints, which tell them apart by
     // prefixes. Empty: no part of FLUX.2.
     std::vector<RecognisedPart> parts;
     // Then: "is a FLUX.1 transformer (vector_in.in_layer.weight); use ...". Empty when the file is

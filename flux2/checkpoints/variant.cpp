@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "formats/json_file.hpp"
+#include "networks/family.hpp"
 
 #include <algorithm>
 #include <array>
@@ -200,19 +201,12 @@ std::string display_name(Variant variant, const TransformerSizes& sizes) {
 }
 
 std::string display_name(const TextEncoderSizes& sizes) {
-    if (sizes.family == TextFamily::mistral) {
-        const bool small = sizes.hidden == 5120 && sizes.ffn == 32768;
-        return small ? "Mistral Small 3 24B"
-                     : "Mistral, hidden size " + std::to_string(sizes.hidden);
+    const Family* family = find_family(sizes.family, sizes.hidden);
+    const bool mistral = sizes.family == TextFamily::mistral;
+    if (family != nullptr && (!mistral || sizes.ffn == family->text_ffn)) {
+        return family->text_name;
     }
-    switch (sizes.hidden) {
-        case 2560:
-            return "Qwen3 4B";
-        case 4096:
-            return "Qwen3 8B";
-        default:
-            return "Qwen3, hidden size " + std::to_string(sizes.hidden);
-    }
+    return concat(mistral ? "Mistral" : "Qwen3", ", hidden size ", sizes.hidden);
 }
 
 }  // namespace flux2

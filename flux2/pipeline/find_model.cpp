@@ -19,7 +19,7 @@ namespace {
 
 // A file that could not be read; its part may be unknown.
 struct Failure {
-    std::optional<Component> component;
+    std::optional<Part> part;
     Error error;
 };
 
@@ -30,12 +30,12 @@ struct Contents {
 };
 
 // Failures are kept instead of thrown: they matter only when nothing else serves the part.
-void keep_failure(Contents& contents, std::optional<Component> component, const Error& error) {
+void keep_failure(Contents& contents, std::optional<Part> part, const Error& error) {
     if (error.kind() != ErrorKind::bad_file && error.kind() != ErrorKind::unsupported) {
         throw error;
     }
     log(LogLevel::debug, concat("left out: ", error.what()));
-    contents.failures.push_back({component, error});
+    contents.failures.push_back({part, error});
 }
 
 void add_file(Contents& contents, const fs::path& path) {
@@ -53,9 +53,9 @@ void add_file(Contents& contents, const fs::path& path) {
     }
     for (const RecognisedPart& part : identity.parts) {
         try {
-            contents.parts.push_back(describe(Checkpoint::open(path, part.component)));
+            contents.parts.push_back(describe(Checkpoint::open(path, part.part)));
         } catch (const Error& error) {
-            keep_failure(contents, part.component, error);
+            keep_failure(contents, part.part, error);
         }
     }
 }
@@ -98,27 +98,27 @@ Contents read_folder(const fs::path& folder) {
     return contents;
 }
 
-const char* option_of(Component component) {
-    switch (component) {
-        case Component::transformer:
+const char* option_of(Part part) {
+    switch (part) {
+        case Part::transformer:
             return "--diffusion-model";
-        case Component::text_encoder:
+        case Part::text_encoder:
             return "--llm";
-        case Component::vae:
+        case Part::vae:
             return "--vae";
-        case Component::tiny_autoencoder:
+        case Part::tiny_autoencoder:
             return "--taesd";
     }
-    fail(ErrorKind::internal, "unknown component");
+    fail(ErrorKind::internal, "unknown part");
 }
 
-using Parts = std::vector<const FileInfo*>;
+using Candidates = std::vector<const FileInfo*>;
 using Rank = std::array<int, 4>;  // compared from the first on; the smallest is best
 
-Parts parts_of(const Contents& contents, Component component) {
-    Parts parts;
+Candidates parts_of(const Contents& contents, Part part) {
+    Candidates parts;
     for (const FileInfo& info : contents.parts) {
-        if (is(info, component)) {
+        if (is(info, part)) {
             parts.push_back(&info);
         }
     }
@@ -151,7 +151,7 @@ int variant_rank(const FileInfo& info) {
 }
 
 // The best of them, null when there are none. Throws when two are equally good.
-const FileInfo* choose(const Contents& contents, Component component, Parts parts,
+const FileInfo* choose(const Contents& contents, Part part, Candidates parts,
                        const std::function<Rank(const FileInfo&)>& rank) {
     if (parts.empty()) {
         return nullptr;
@@ -161,7 +161,7 @@ const FileInfo* choose(const Contents& contents, Component component, Parts part
     if (parts.size() > 1 && rank(*parts[0]) == rank(*parts[1])) {
         fail(ErrorKind::bad_file, contents.folder.string(), ": ", label(contents, *parts[0]),
              " and ", label(contents, *parts[1]), " would do equally well; choose one with ",
-             option_of(component), " FILE");
+             option_of(part), " FILE");
     }
     return parts.front();
 }
@@ -169,10 +169,10 @@ const FileInfo* choose(const Contents& contents, Component component, Parts part
 // How many kinds of parts are there without any that fits this transformer.
 int n_unserved(const Contents& contents, const FileInfo& transformer) {
     int n = 0;
-    for (const Component component : {Component::text_encoder, Component::vae}) {
-        const Parts parts = parts_of(contents, component);
-        const bool served = std::any_of(parts.begin(), parts.end(), [&](const FileInfo* part) {
-            return !misfit(transformer, *part);
+    for (const Part part : {Part::text_encoder, Part::vae}) {
+        const Candidates parts = parts_of(contents, part);
+        const bool served = std::any_of(parts.begin(), parts.end(), [&](const FileInfo* info) {
+            return !misfit(transformer, *info);
         });
         n += !parts.empty() && !served ? 1 : 0;
     }
@@ -181,7 +181,7 @@ int n_unserved(const Contents& contents, const FileInfo& transformer) {
 
 [[noreturn]] void fail_without_variant(const Contents& contents, const std::string& variant) {
     std::string present;
-    for (const FileInfo* part : parts_of(contents, Component::transformer)) {
+    for (const FileInfo* part : parts_of(contents, Part::transformer)) {
         present += concat(present.empty() ? "" : ", ", part->variant, " (",
                           relative_name(contents, part->path), ")");
     }
@@ -192,26 +192,25 @@ int n_unserved(const Contents& contents, const FileInfo& transformer) {
 
 // Any variant serves when none is named; then the distilled ones come first.
 const FileInfo* choose_transformer(const Contents& contents, const std::string& variant) {
-    Parts parts = parts_of(contents, Component::transformer);
+    Candidates parts = parts_of(contents, Part::transformer);
     if (!variant.empty() && !parts.empty()) {
         std::erase_if(parts, [&](const FileInfo* part) { return part->variant != variant; });
         if (parts.empty()) {
             fail_without_variant(contents, variant);
         }
     }
-    return choose(contents, Component::transformer, parts, [&](const FileInfo& info) {
+    return choose(contents, Part::transformer, parts, [&](const FileInfo& info) {
         return Rank{variant_rank(info), n_unserved(contents, info), format_rank(info),
                     naming_rank(info)};
     });
 }
 
-const FileInfo* choose_partner(const Contents& contents, Component component,
-                               const FileInfo* transformer) {
-    Parts parts = parts_of(contents, component);
+const FileInfo* choose_partner(const Contents& contents, Part part, const FileInfo* transformer) {
+    Candidates parts = parts_of(contents, part);
     std::string reason;
     if (transformer != nullptr) {
-        std::erase_if(parts, [&](const FileInfo* part) {
-            const auto problem = misfit(*transformer, *part);
+        std::erase_if(parts, [&](const FileInfo* info) {
+            const auto problem = misfit(*transformer, *info);
             reason = problem.value_or(reason);
             return problem.has_value();
         });
@@ -219,20 +218,20 @@ const FileInfo* choose_partner(const Contents& contents, Component component,
     if (parts.empty() && !reason.empty()) {
         log(LogLevel::warning, reason);
     }
-    return choose(contents, component, parts, [](const FileInfo& info) {
+    return choose(contents, part, parts, [](const FileInfo& info) {
         return Rank{format_rank(info), naming_rank(info)};
     });
 }
 
 // The path of the chosen part, empty when there is none. Throws what went wrong with a file that
 // may be the missing one.
-fs::path path_of(const Contents& contents, Component component, const FileInfo* chosen) {
+fs::path path_of(const Contents& contents, Part part, const FileInfo* chosen) {
     if (chosen != nullptr) {
         return chosen->path;
     }
-    for (const auto& known : {std::optional(component), std::optional<Component>()}) {
+    for (const auto& known : {std::optional(part), std::optional<Part>()}) {
         for (const Failure& failure : contents.failures) {
-            if (failure.component == known) {
+            if (failure.part == known) {
                 throw failure.error;
             }
         }
@@ -248,7 +247,7 @@ std::string describe_choice(const Contents& contents, const FileInfo* transforme
                                        : relative_name(contents, files.text_encoder);
     line += ", ";
     line += files.vae.empty() ? "no autoencoder" : relative_name(contents, files.vae);
-    const size_t n = parts_of(contents, Component::transformer).size();
+    const size_t n = parts_of(contents, Part::transformer).size();
     if (n > 1) {
         line += concat(", over ", n - 1, " other transformer", n > 2 ? "s" : "");
     }
@@ -256,14 +255,14 @@ std::string describe_choice(const Contents& contents, const FileInfo* transforme
 }
 
 // Puts a given part in the place of all of its kind.
-void replace_parts(Contents& contents, Component component, const fs::path& given) {
+void replace_parts(Contents& contents, Part part, const fs::path& given) {
     if (given.empty()) {
         return;
     }
-    FileInfo info = describe(Checkpoint::open(given, component));
-    check(is(info, component), ErrorKind::bad_file, given.string(), ": is of kind ", info.part,
-          "; ", option_of(component), " takes the ", to_string(component));
-    std::erase_if(contents.parts, [&](const FileInfo& part) { return is(part, component); });
+    FileInfo info = describe(Checkpoint::open(given, part));
+    check(is(info, part), ErrorKind::bad_file, given.string(), ": is of kind ", info.part, "; ",
+          option_of(part), " takes the ", to_string(part));
+    std::erase_if(contents.parts, [&](const FileInfo& other) { return is(other, part); });
     contents.parts.push_back(std::move(info));
 }
 
@@ -284,9 +283,9 @@ FoundModel find_model(const fs::path& folder, const std::string& variant, const 
     }
     check_folder(folder);
     Contents contents = read_folder(folder);
-    replace_parts(contents, Component::transformer, given.transformer);
-    replace_parts(contents, Component::text_encoder, given.text_encoder);
-    replace_parts(contents, Component::vae, given.vae);
+    replace_parts(contents, Part::transformer, given.transformer);
+    replace_parts(contents, Part::text_encoder, given.text_encoder);
+    replace_parts(contents, Part::vae, given.vae);
     check(!contents.parts.empty() || !contents.failures.empty(), ErrorKind::bad_file,
           folder.string(),
           ": holds no part of FLUX.2; a transformer, a text encoder and an autoencoder are "
@@ -296,16 +295,14 @@ FoundModel find_model(const fs::path& folder, const std::string& variant, const 
         choose_transformer(contents, given.transformer.empty() ? variant : "");
     ModelFiles files = given;
     if (files.transformer.empty()) {
-        files.transformer = path_of(contents, Component::transformer, transformer);
+        files.transformer = path_of(contents, Part::transformer, transformer);
     }
     if (files.text_encoder.empty()) {
-        files.text_encoder =
-            path_of(contents, Component::text_encoder,
-                    choose_partner(contents, Component::text_encoder, transformer));
+        files.text_encoder = path_of(contents, Part::text_encoder,
+                                     choose_partner(contents, Part::text_encoder, transformer));
     }
     if (files.vae.empty()) {
-        files.vae = path_of(contents, Component::vae,
-                            choose_partner(contents, Component::vae, transformer));
+        files.vae = path_of(contents, Part::vae, choose_partner(contents, Part::vae, transformer));
     }
     return {files, describe_choice(contents, transformer, files)};
 }

@@ -98,7 +98,7 @@ template <typename Measure>
 MemoryPlanner::Work MemoryPlanner::with_autoencoder(Part part, Placement placement,
                                                     const Measure& measure) {
     const WeightOptions weights = weight_options(options_, placement);
-    if (part == Part::tiny) {
+    if (part == Part::tiny_autoencoder) {
         TinyAutoencoder tiny(backend(placement), read_tiny_autoencoder_sizes(*model_.tiny),
                              *model_.tiny, weights);
         return measure(tiny);
@@ -134,14 +134,14 @@ uint64_t MemoryPlanner::autoencoder_bytes(const Job& job, Part part, Placement p
     if (encoding_part(model_) == part && !pictures_of(job).empty()) {
         peak = device_bytes(encode(job, part, placement));
     }
-    if (decoding_part(model_) == part || (part == Part::tiny && previews(job))) {
+    if (decoding_part(model_) == part || (part == Part::tiny_autoencoder && previews(job))) {
         peak = std::max(peak, device_bytes(decode(job, part, placement)));
     }
     return peak;
 }
 
-std::vector<MemoryPlanner::PlannedStage> MemoryPlanner::stages_of(
-    const Job& job, const std::array<Placement, kParts>& placement) {
+std::vector<MemoryPlanner::PlannedStage> MemoryPlanner::stages_of(const Job& job,
+                                                                  const Placements& placement) {
     const auto of = [&](Part part) { return placement[static_cast<size_t>(part)]; };
     const Part encoder = encoding_part(model_);
     const Part decoder = decoding_part(model_);
@@ -154,7 +154,8 @@ std::vector<MemoryPlanner::PlannedStage> MemoryPlanner::stages_of(
     }
     stages.push_back({"transformer", {transformer(job, of(Part::transformer))}});
     if (previews(job)) {
-        stages.back().works.push_back(decode(job, Part::tiny, of(Part::tiny)));
+        stages.back().works.push_back(
+            decode(job, Part::tiny_autoencoder, of(Part::tiny_autoencoder)));
     }
     stages.push_back({"decode", {decode(job, decoder, of(decoder))}});
     return stages;
@@ -165,8 +166,7 @@ uint64_t MemoryPlanner::common_bytes(const Job& job) const {
     return program_bytes_ + feature_bytes(job, model_);
 }
 
-MemoryPlan MemoryPlanner::plan(const Job& job, const std::array<Placement, kParts>& placement,
-                               bool keep_loaded) {
+MemoryPlan MemoryPlanner::plan(const Job& job, const Placements& placement, bool keep_loaded) {
     const std::vector<PlannedStage> stages = stages_of(job, placement);
     MemoryPlan plan = keep_loaded ? peaks_together(stages) : peaks_in_turn(stages);
     plan.host_peak += common_bytes(job);
@@ -205,8 +205,8 @@ MemoryPlan MemoryPlanner::peaks_in_turn(const std::vector<PlannedStage>& stages)
 
 // A part that works in several stages is there once, with one graph at a time.
 MemoryPlan MemoryPlanner::peaks_together(const std::vector<PlannedStage>& stages) const {
-    std::array<WeightMemory, kParts> weights = {};
-    std::array<MemoryUse, kParts> graphs = {};
+    std::array<WeightMemory, kAllParts.size()> weights = {};
+    std::array<MemoryUse, kAllParts.size()> graphs = {};
     MemoryPlan plan;
     for (const PlannedStage& stage : stages) {
         uint64_t passing = 0;
@@ -218,7 +218,7 @@ MemoryPlan MemoryPlanner::peaks_together(const std::vector<PlannedStage>& stages
         }
         plan.host_peak = std::max(plan.host_peak, passing);
     }
-    for (size_t part = 0; part < kParts; ++part) {
+    for (size_t part = 0; part < kAllParts.size(); ++part) {
         plan.device_peak += weights[part].own.device + graphs[part].device;
         plan.host_peak += weights[part].own.host + graphs[part].host;
         plan.mapped_peak += weights[part].mapped;
@@ -228,13 +228,12 @@ MemoryPlan MemoryPlanner::peaks_together(const std::vector<PlannedStage>& stages
 
 // Whether the device multiplies matrices faster when they are unpacked, and nobody minds.
 bool MemoryPlanner::may_unpack(Part part) const {
-    return has_blocks(part) && device_.operations() == Operations::cuda && options_.unpack &&
-           options_.type.empty();
+    return facts_of(part).has_blocks && device_.operations() == Operations::cuda &&
+           options_.unpack && options_.type.empty();
 }
 
-std::array<Placement, kParts> MemoryPlanner::place(const Job& job, uint64_t device_limit,
-                                                   bool keep_loaded) {
-    std::array<Placement, kParts> chosen;
+Placements MemoryPlanner::place(const Job& job, uint64_t device_limit, bool keep_loaded) {
+    Placements chosen;
     chosen.fill(Placement::device);
     if (device_.is_cpu()) {
         return chosen;
@@ -250,7 +249,7 @@ std::array<Placement, kParts> MemoryPlanner::place(const Job& job, uint64_t devi
         if (bytes_at(Placement::device) <= device_limit) {
             return;
         }
-        placement = has_blocks(part) && bytes_at(Placement::streamed) <= device_limit
+        placement = facts_of(part).has_blocks && bytes_at(Placement::streamed) <= device_limit
                         ? Placement::streamed
                         : Placement::cpu;
     };
@@ -258,13 +257,13 @@ std::array<Placement, kParts> MemoryPlanner::place(const Job& job, uint64_t devi
         choose_for(Part::text_encoder,
                    [&](Placement p) { return device_bytes(text_encoder(job, p)); });
     }
-    for (const Part part : {Part::vae, Part::tiny}) {
+    for (const Part part : {Part::vae, Part::tiny_autoencoder}) {
         choose_for(part, [&](Placement p) { return autoencoder_bytes(job, part, p); });
     }
     const uint64_t beside =
-        previews(job)
-            ? device_bytes(decode(job, Part::tiny, chosen[static_cast<size_t>(Part::tiny)]))
-            : 0;
+        previews(job) ? device_bytes(decode(job, Part::tiny_autoencoder,
+                                            chosen[static_cast<size_t>(Part::tiny_autoencoder)]))
+                      : 0;
     choose_for(Part::transformer,
                [&](Placement p) { return device_bytes(transformer(job, p)) + beside; });
     return chosen;

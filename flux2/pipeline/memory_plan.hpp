@@ -24,7 +24,7 @@ struct MemoryLimits {
 
 // Where the parts of a job go, whether they stay loaded together, and what that takes.
 struct MemoryChoice {
-    std::array<Placement, kParts> placement = {};
+    Placements placement = {};
     bool keep_loaded = false;
     std::string why_in_turn;  // a line, when parts that were to stay loaded do not
     MemoryPlan plan;
@@ -43,8 +43,7 @@ class MemoryPlanner {
     MemoryChoice choose(const Job& job, const MemoryLimits& limits);
 
     // The stages of a job when each part is placed so.
-    MemoryPlan plan(const Job& job, const std::array<Placement, kParts>& placement,
-                    bool keep_loaded);
+    MemoryPlan plan(const Job& job, const Placements& placement, bool keep_loaded);
 
   private:
     // A part at work in a stage.
@@ -71,9 +70,8 @@ class MemoryPlanner {
     uint64_t autoencoder_bytes(const Job& job, Part part, Placement placement);
     bool previews(const Job& job) const { return job.preview && model_.tiny; }
     std::string name_of(Placement placement);
-    std::array<Placement, kParts> place(const Job& job, uint64_t device_limit, bool keep_loaded);
-    std::vector<PlannedStage> stages_of(const Job& job,
-                                        const std::array<Placement, kParts>& placement);
+    Placements place(const Job& job, uint64_t device_limit, bool keep_loaded);
+    std::vector<PlannedStage> stages_of(const Job& job, const Placements& placement);
     uint64_t common_bytes(const Job& job) const;
     MemoryPlan peaks_in_turn(const std::vector<PlannedStage>& stages) const;
     MemoryPlan peaks_together(const std::vector<PlannedStage>& stages) const;

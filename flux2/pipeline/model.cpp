@@ -9,24 +9,23 @@
 namespace flux2 {
 namespace {
 
-std::optional<Checkpoint> open_part(const std::filesystem::path& path, Component expected,
+std::optional<Checkpoint> open_part(const std::filesystem::path& path, Part expected,
                                     const char* option) {
     if (path.empty()) {
         return std::nullopt;
     }
     Checkpoint checkpoint = Checkpoint::open(path, expected);
-    check(checkpoint.component() == expected, ErrorKind::bad_file, checkpoint.file(),
-          ": is of the kind ", to_string(checkpoint.component()), ", but ", option, " takes the ",
+    check(checkpoint.part() == expected, ErrorKind::bad_file, checkpoint.file(),
+          ": is of the kind ", to_string(checkpoint.part()), ", but ", option, " takes the ",
           to_string(expected));
     return checkpoint;
 }
 
 // A part that is not named may lie in the transformer's file.
-void look_in_file(std::optional<Checkpoint>& part, Component component,
-                  const Checkpoint& transformer) {
-    const std::vector<Component>& there = transformer.components_of_file();
-    if (!part && std::find(there.begin(), there.end(), component) != there.end()) {
-        part = Checkpoint::open(transformer.source().path(), component);
+void look_in_file(std::optional<Checkpoint>& checkpoint, Part part, const Checkpoint& transformer) {
+    const std::vector<Part>& there = transformer.parts_of_file();
+    if (!checkpoint && std::find(there.begin(), there.end(), part) != there.end()) {
+        checkpoint = Checkpoint::open(transformer.source().path(), part);
     }
 }
 
@@ -42,14 +41,14 @@ void check_fit(const FileInfo& transformer, const std::optional<Checkpoint>& par
 Model open_model(const ModelFiles& files, const std::string& variant) {
     const auto wanted =
         variant.empty() ? std::nullopt : std::optional<Variant>(parse_variant(variant));
-    auto transformer = open_part(files.transformer, Component::transformer, "--diffusion-model");
-    auto text_encoder = open_part(files.text_encoder, Component::text_encoder, "--llm");
-    auto vae = open_part(files.vae, Component::vae, "--vae");
-    auto tiny = open_part(files.taesd, Component::tiny_autoencoder, "--taesd");
+    auto transformer = open_part(files.transformer, Part::transformer, "--diffusion-model");
+    auto text_encoder = open_part(files.text_encoder, Part::text_encoder, "--llm");
+    auto vae = open_part(files.vae, Part::vae, "--vae");
+    auto tiny = open_part(files.taesd, Part::tiny_autoencoder, "--taesd");
     check(transformer.has_value(), ErrorKind::bad_file,
           "no transformer: add --diffusion-model FILE, or -m FOLDER with one in it");
-    look_in_file(text_encoder, Component::text_encoder, *transformer);
-    look_in_file(vae, Component::vae, *transformer);
+    look_in_file(text_encoder, Part::text_encoder, *transformer);
+    look_in_file(vae, Part::vae, *transformer);
     const FileInfo info = describe(*transformer, wanted);
     check_fit(info, text_encoder);
     check_fit(info, vae);

@@ -1,12 +1,13 @@
 #include "pipeline/model_files.hpp"
 
 #include "base/check.hpp"
+#include "checkpoints/fit.hpp"
 #include "checkpoints/inventory.hpp"
 #include "checkpoints/text_config.hpp"
+#include "networks/family.hpp"
 #include "pipeline/prompt.hpp"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <map>
 #include <utility>
@@ -58,7 +59,7 @@ std::string scheme_of(const ModelTensor& tensor) {
 // All of the file, or the part's share of it.
 uint64_t size_of(const Checkpoint& checkpoint) {
     uint64_t bytes = 0;
-    if (checkpoint.components_of_file().size() == 1) {
+    if (checkpoint.parts_of_file().size() == 1) {
         for (const MappedFile& file : checkpoint.source().files()) {
             bytes += file.bytes().size();
         }
@@ -78,32 +79,6 @@ std::string short_name(Naming naming) {
     return name.substr(0, name.rfind(' '));
 }
 
-// What belongs together, by the width of the text features.
-struct TextMatch {
-    int64_t width;
-    const char* transformer;
-    const char* text_encoder;
-    const char* advice;
-};
-constexpr std::array kTextMatches = {
-    TextMatch{7680, "klein 4B", "Qwen3-4B", "use Qwen3-4B, which belongs to klein 4B"},
-    TextMatch{12288, "klein 9B", "Qwen3-8B", "use Qwen3-8B, which belongs to klein 9B"},
-    TextMatch{15360, "dev", "Mistral Small 3.2", "use Mistral Small 3.2, which belongs to dev"},
-};
-constexpr TextMatch kOtherMatch = {0, "the same width of text features",
-                                   "with the same width of text features",
-                                   "klein 4B goes with Qwen3-4B, klein 9B with Qwen3-8B, dev with "
-                                   "Mistral Small 3.2"};
-
-const TextMatch& find_match(int64_t width) {
-    for (const TextMatch& match : kTextMatches) {
-        if (match.width == width) {
-            return match;
-        }
-    }
-    return kOtherMatch;
-}
-
 void describe_transformer(FileInfo& info, const Checkpoint& checkpoint,
                           std::optional<Variant> option) {
     const TransformerSizes sizes = read_transformer_sizes(checkpoint);
@@ -115,8 +90,11 @@ void describe_transformer(FileInfo& info, const Checkpoint& checkpoint,
     info.variant = to_string(choice.variant);
     info.variant_reason = choice.reason;
     info.distilled = defaults.distilled;
-    info.partners = concat("text encoder ", find_match(sizes.text_width).text_encoder,
-                           " and the FLUX.2 autoencoder, ae.safetensors or flux2-vae.safetensors");
+    const Family* family = find_family(sizes.text_width);
+    info.partners =
+        concat("text encoder ",
+               family != nullptr ? family->text_encoder : "with the same width of text features",
+               " and the FLUX.2 autoencoder, ae.safetensors or flux2-vae.safetensors");
     info.default_steps = defaults.steps;
     info.default_width = defaults.width;
     info.default_height = defaults.height;
@@ -144,8 +122,8 @@ void note_relatives(FileInfo& info, const TextEncoderSizes& sizes) {
                        qwen3 ? "Qwen3" : "Mistral Small 3.2", ", whose features differ"));
         }
     }
-    constexpr int64_t kSmallHidden = 5120, kSmallFfn = 32768;
-    if (sizes.hidden == kSmallHidden && (qwen3 || sizes.ffn != kSmallFfn)) {
+    const Family* mistral = find_family(TextFamily::mistral, sizes.hidden);
+    if (mistral != nullptr && (qwen3 || sizes.ffn != mistral->text_ffn)) {
         info.notes.push_back(
             "it is as wide as Mistral Small 3 but another model: FLUX.2 dev was trained with "
             "Mistral Small 3.2, whose features differ");
@@ -164,7 +142,10 @@ void describe_text_encoder(FileInfo& info, const Checkpoint& checkpoint) {
     const auto own_name = checkpoint.source().metadata().get_string("general.name");
     info.name = own_name && is_presentable(*own_name) ? *own_name : display_name(sizes);
     info.text_width = static_cast<int64_t>(layers.size()) * sizes.hidden;
-    info.partners = concat("transformers of ", find_match(info.text_width).transformer);
+    const Family* family = find_family(info.text_width);
+    info.partners =
+        concat("transformers of ",
+               family != nullptr ? family->transformer : "the same width of text features");
     if (!has_tokenizer(checkpoint)) {
         info.notes.push_back("no tokenizer in it or beside it, so it cannot read prompts: " +
                              tokenizer_advice(checkpoint));
@@ -201,7 +182,7 @@ FileInfo describe(const Checkpoint& checkpoint, std::optional<Variant> option) {
     const std::vector<ExpectedTensor> inventory = check_inventory(checkpoint);
     FileInfo info;
     info.path = checkpoint.source().path();
-    info.part = to_string(checkpoint.component());
+    info.part = to_string(checkpoint.part());
     info.format = checkpoint.source().format() == FileFormat::gguf ? "GGUF" : "safetensors";
     info.naming = short_name(checkpoint.naming());
     info.types = count_matrices(checkpoint, inventory, type_of);
@@ -210,25 +191,25 @@ FileInfo describe(const Checkpoint& checkpoint, std::optional<Variant> option) {
         info.n_parameters += tensor.shape.elements();
     }
     info.size_bytes = size_of(checkpoint);
-    switch (checkpoint.component()) {
-        case Component::transformer:
+    switch (checkpoint.part()) {
+        case Part::transformer:
             describe_transformer(info, checkpoint, option);
             break;
-        case Component::text_encoder:
+        case Part::text_encoder:
             describe_text_encoder(info, checkpoint);
             break;
-        case Component::vae:
+        case Part::vae:
             describe_vae(info, read_vae_sizes(checkpoint));
             break;
-        case Component::tiny_autoencoder:
+        case Part::tiny_autoencoder:
             describe_tiny(info, read_tiny_autoencoder_sizes(checkpoint));
             break;
     }
     return info;
 }
 
-bool is(const FileInfo& info, Component component) {
-    return info.part == to_string(component);
+bool is(const FileInfo& info, Part part) {
+    return info.part == to_string(part);
 }
 
 FileInfo inspect_file(const fs::path& path) {
@@ -244,23 +225,14 @@ std::vector<FileInfo> inspect_parts(const fs::path& path) {
 }
 
 std::optional<std::string> misfit(const FileInfo& a, const FileInfo& b) {
-    if (is(b, Component::transformer) && !is(a, Component::transformer)) {
-        return misfit(b, a);
-    }
-    if (!is(a, Component::transformer)) {
-        return std::nullopt;
-    }
-    if (is(b, Component::text_encoder) && a.text_width != b.text_width) {
-        return concat(a.path.string(), " takes text features ", a.text_width, " wide, ",
-                      b.path.string(), " gives ", b.text_width, "; ",
-                      find_match(a.text_width).advice);
-    }
-    const bool makes_latents = is(b, Component::vae) || is(b, Component::tiny_autoencoder);
-    if (makes_latents && a.latent_channels != b.latent_channels) {
-        return concat(a.path.string(), " works on ", a.latent_channels, " latent channels, ",
-                      b.path.string(), " makes ", b.latent_channels, "; use the FLUX.2 ", b.part);
-    }
-    return std::nullopt;
+    const auto fit_of = [](const FileInfo& info) {
+        const auto* part = std::find_if(kAllParts.begin(), kAllParts.end(),
+                                        [&](Part known) { return is(info, known); });
+        check(part != kAllParts.end(), ErrorKind::bad_argument, info.path.string(),
+              ": is described as '", info.part, "', which is no part of a model");
+        return PartFit{*part, info.path.string(), info.text_width, info.latent_channels};
+    };
+    return misfit(fit_of(a), fit_of(b));
 }
 
 }  // namespace flux2

@@ -14,6 +14,6 @@ namespace flux2 {
 // option that its tensors contradict.
 FileInfo describe(const Checkpoint& checkpoint, std::optional<Variant> option = std::nullopt);
 
-bool is(const FileInfo& info, Component component);
+bool is(const FileInfo& info, Part part);
 
 }  // namespace flux2

@@ -7,20 +7,6 @@
 
 namespace flux2 {
 
-const char* to_string(Part part) {
-    switch (part) {
-        case Part::text_encoder:
-            return "text encoder";
-        case Part::transformer:
-            return "transformer";
-        case Part::vae:
-            return "autoencoder";
-        case Part::tiny:
-            return "tiny autoencoder";
-    }
-    return "part";
-}
-
 WeightOptions weight_options(const LoadOptions& options, Placement placement) {
     WeightOptions weights;
     if (!options.type.empty()) {
@@ -39,11 +25,11 @@ TextEncoderFacts text_encoder_facts(const TextConfig& text) {
 }
 
 Part encoding_part(const Model& model) {
-    return model.vae ? Part::vae : Part::tiny;
+    return model.vae ? Part::vae : Part::tiny_autoencoder;
 }
 
 Part decoding_part(const Model& model) {
-    return model.tiny_decodes ? Part::tiny : Part::vae;
+    return model.tiny_decodes ? Part::tiny_autoencoder : Part::vae;
 }
 
 Parts::Parts(const Model& model, const LoadOptions& options)
@@ -80,7 +66,7 @@ bool Parts::is_loaded(Part part) const {
             return transformer_ != nullptr;
         case Part::vae:
             return vae_ != nullptr;
-        case Part::tiny:
+        case Part::tiny_autoencoder:
             return tiny_ != nullptr;
     }
     return false;
@@ -89,7 +75,7 @@ bool Parts::is_loaded(Part part) const {
 // Unless all are to stay.
 void Parts::free_others(Part part) {
     for (const Part other : kAllParts) {
-        if (other != part && other != Part::tiny && !keeps_loaded_) {
+        if (other != part && other != Part::tiny_autoencoder && !keeps_loaded_) {
             free(other);
         }
     }
@@ -97,7 +83,7 @@ void Parts::free_others(Part part) {
 
 template <typename Make>
 void Parts::load(Part part, const Make& make) {
-    if (part != Part::tiny) {
+    if (part != Part::tiny_autoencoder) {
         free_others(part);
     }
     if (is_loaded(part)) {
@@ -138,7 +124,7 @@ Vae& Parts::vae() {
 }
 
 TinyAutoencoder& Parts::tiny() {
-    load(Part::tiny, [&](const Backend& backend, const WeightOptions& weights) {
+    load(Part::tiny_autoencoder, [&](const Backend& backend, const WeightOptions& weights) {
         tiny_ = std::make_unique<TinyAutoencoder>(
             backend, read_tiny_autoencoder_sizes(*model_.tiny), *model_.tiny, weights);
     });
@@ -147,12 +133,14 @@ TinyAutoencoder& Parts::tiny() {
 
 HostTensor Parts::encode(const HostTensor& pixels) {
     free_others(encoding_part(model_));
-    return encoding_part(model_) == Part::tiny ? tiny().encode(pixels) : vae().encode(pixels);
+    return encoding_part(model_) == Part::tiny_autoencoder ? tiny().encode(pixels)
+                                                           : vae().encode(pixels);
 }
 
 HostTensor Parts::decode(const HostTensor& latents) {
     free_others(decoding_part(model_));
-    return decoding_part(model_) == Part::tiny ? tiny().decode(latents) : vae().decode(latents);
+    return decoding_part(model_) == Part::tiny_autoencoder ? tiny().decode(latents)
+                                                           : vae().decode(latents);
 }
 
 std::string Parts::text_encoder_layout() {
@@ -195,7 +183,7 @@ void Parts::free(Part part) {
         case Part::vae:
             vae_.reset();
             break;
-        case Part::tiny:
+        case Part::tiny_autoencoder:
             tiny_.reset();
             break;
     }
@@ -213,7 +201,7 @@ std::string Parts::take_smaller_placement(Part part) {
         set_placement(part, Placement::device);
         return "its weights stay quantised";
     }
-    const bool streams = placement(part) == Placement::device && has_blocks(part);
+    const bool streams = placement(part) == Placement::device && facts_of(part).has_blocks;
     set_placement(part, streams ? Placement::streamed : Placement::cpu);
     return streams ? "its blocks are streamed from RAM" : "it runs on the CPU";
 }
@@ -221,7 +209,7 @@ std::string Parts::take_smaller_placement(Part part) {
 bool Parts::make_room(Part part, const std::string& reason) {
     bool others = false;
     for (const Part other : kAllParts) {
-        others = others || (other != part && other != Part::tiny && is_loaded(other));
+        others = others || (other != part && other != Part::tiny_autoencoder && is_loaded(other));
     }
     free_all();
     std::string next = "the other parts are freed first";

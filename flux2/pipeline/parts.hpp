@@ -11,6 +11,7 @@
 #include "models/tiny_autoencoder.hpp"
 #include "models/transformer.hpp"
 #include "models/vae.hpp"
+#include "networks/part.hpp"
 #include "pipeline/model.hpp"
 
 #include <array>
@@ -21,17 +22,6 @@
 
 namespace flux2 {
 
-enum class Part { text_encoder, transformer, vae, tiny };
-constexpr size_t kParts = 4;
-inline constexpr std::array kAllParts = {Part::text_encoder, Part::transformer, Part::vae,
-                                         Part::tiny};
-
-const char* to_string(Part part);
-// Whether its weights can take turns on the device, block by block.
-inline bool has_blocks(Part part) {
-    return part == Part::text_encoder || part == Part::transformer;
-}
-
 // From the fastest to the smallest.
 enum class Placement {
     unpacked,  // weights on the device, quantised ones unpacked to what it multiplies fastest
@@ -39,6 +29,9 @@ enum class Placement {
     streamed,  // weights in RAM, blocks on the device in turn
     cpu,       // everything in RAM
 };
+
+// Of every part, by its number.
+using Placements = std::array<Placement, kAllParts.size()>;
 
 // How weights are to be held for a placement.
 WeightOptions weight_options(const LoadOptions& options, Placement placement);
@@ -115,8 +108,8 @@ class Parts {
     bool keeps_loaded_;
     Backend device_;
     std::optional<Backend> cpu_;  // for parts that do not fit the device
-    std::array<Placement, kParts> placement_ = {Placement::device, Placement::device,
-                                                Placement::device, Placement::device};
+    Placements placement_ = {Placement::device, Placement::device, Placement::device,
+                             Placement::device};
     std::unique_ptr<TextEncoder> text_encoder_;
     std::unique_ptr<Transformer> transformer_;
     std::unique_ptr<Vae> vae_;

@@ -208,7 +208,7 @@ void Pipeline::Impl::note_memory(Result& result) const {
 
 void Pipeline::Impl::prepare_preview() {
     if (model.tiny) {
-        parts.run(Part::tiny, [&] { parts.tiny(); });
+        parts.run(Part::tiny_autoencoder, [&] { parts.tiny(); });
         return;
     }
     if (preview_map) {
@@ -230,26 +230,27 @@ Image Pipeline::Impl::preview(const HostTensor& tokens, int64_t w, int64_t h) {
         return draw_preview(*preview_map, tokens, w, h);
     }
     const auto decode = [&] {
-        const BlockWatch silent(parts.backend(Part::tiny), {});
+        const BlockWatch silent(parts.backend(Part::tiny_autoencoder), {});
         return from_planes(parts.tiny().decode(from_tokens(tokens, w, h)));
     };
     try {
         return decode();
     } catch (const Error& error) {
-        if (error.kind() != ErrorKind::out_of_memory || parts.backend(Part::tiny).is_cpu()) {
+        if (error.kind() != ErrorKind::out_of_memory ||
+            parts.backend(Part::tiny_autoencoder).is_cpu()) {
             throw;
         }
         log(LogLevel::warning,
             concat("not enough memory for previews (", error.what(), "): they run on the CPU"));
     }
-    parts.set_placement(Part::tiny, Placement::cpu);
+    parts.set_placement(Part::tiny_autoencoder, Placement::cpu);
     return decode();
 }
 
 // When others need the memory.
 void Pipeline::Impl::free_tiny() {
     if (!parts.keeps_loaded()) {
-        parts.free(Part::tiny);
+        parts.free(Part::tiny_autoencoder);
     }
 }
 
@@ -346,7 +347,7 @@ Result Pipeline::Impl::generate(const Job& job, const Pictures& pictures,
     const WorkTimer decoding(parts);
     const HostTensor latents = from_tokens(tokens, job.latent_w(), job.latent_h());
     const Part decoder = decoding_part(model);
-    if (decoder != Part::tiny) {
+    if (decoder != Part::tiny_autoencoder) {
         free_tiny();
     }
     result.image = parts.run(decoder, [&] {

@@ -4,6 +4,7 @@
 #include "base/hash.hpp"
 #include "checkpoints/inventory.hpp"
 #include "checkpoints/tokenizer_file.hpp"
+#include "networks/family.hpp"
 #include "text/tekken.hpp"
 
 #include <nlohmann/json.hpp>
@@ -124,10 +125,7 @@ bool has_tokenizer(const Checkpoint& text_encoder) {
 
 std::string tokenizer_advice(const Checkpoint& text_encoder) {
     const TextEncoderSizes sizes = read_text_encoder_sizes(text_encoder);
-    const char* origin = sizes.family == TextFamily::mistral
-                             ? "black-forest-labs/FLUX.2-dev (folder tokenizer)"
-                         : sizes.hidden > 2560 ? "Qwen/Qwen3-8B"
-                                               : "Qwen/Qwen3-4B";
+    const char* origin = nearest_family(sizes.family, sizes.hidden).tokenizer_origin;
     if (text_encoder.source().format() == FileFormat::gguf) {
         return concat("convert it again with --tokenizer tokenizer.json, that of ", origin,
                       " on Hugging Face");

@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "networks/family.hpp"
 #include "pipeline/latents.hpp"
 #include "pipeline/prompt.hpp"
 #include "pipeline/sampler.hpp"
@@ -266,8 +267,7 @@ Job resolve(const Request& request, const Model& model) {
         job.text_length = check_features(request, model, job);
     }
     check(model.text_encoder.has_value() || !job.embeds_file.empty(), ErrorKind::bad_file,
-          "no text encoder: add --llm FILE (Qwen3-4B for klein 4B, Qwen3-8B for 9B, Mistral Small "
-          "3.2 for dev)");
+          "no text encoder: add --llm FILE (", families_in_words(), ")");
     return job;
 }
 

@@ -41,9 +41,9 @@ CaughtError refused_names(const std::vector<std::string>& names, ErrorKind kind)
     return error;
 }
 
-void check_recognised(const std::vector<std::string>& names, Component component, Naming naming) {
+void check_recognised(const std::vector<std::string>& names, Part part, Naming naming) {
     const Checkpoint checkpoint = open_names(names);
-    CHECK(checkpoint.component() == component);
+    CHECK(checkpoint.part() == part);
     CHECK(checkpoint.naming() == naming);
 }
 
@@ -71,41 +71,41 @@ constexpr const char* kQkv = "double_blocks.0.img_attn.qkv.weight";
 
 }  // namespace
 
-TEST_CASE("each component is recognised under each of its spellings") {
-    check_recognised({"double_stream_modulation_img.lin.weight"}, Component::transformer,
+TEST_CASE("each part is recognised under each of its spellings") {
+    check_recognised({"double_stream_modulation_img.lin.weight"}, Part::transformer,
                      Naming::original);
-    check_recognised({"double_stream_modulation_img.linear.weight"}, Component::transformer,
+    check_recognised({"double_stream_modulation_img.linear.weight"}, Part::transformer,
                      Naming::diffusers);
     check_recognised(
-        {"decoder.conv_in.weight", "decoder.post_quant_conv.weight", "bn.running_mean"},
-        Component::vae, Naming::original);
+        {"decoder.conv_in.weight", "decoder.post_quant_conv.weight", "bn.running_mean"}, Part::vae,
+        Naming::original);
     check_recognised({"decoder.conv_in.weight", "post_quant_conv.weight", "bn.running_mean"},
-                     Component::vae, Naming::diffusers);
+                     Part::vae, Naming::diffusers);
     check_recognised(
         {"model.layers.0.self_attn.q_norm.weight", "model.layers.0.self_attn.q_proj.weight"},
-        Component::text_encoder, Naming::hugging_face);
-    check_recognised({"blk.0.attn_q_norm.weight", "blk.0.attn_q.weight"}, Component::text_encoder,
+        Part::text_encoder, Naming::hugging_face);
+    check_recognised({"blk.0.attn_q_norm.weight", "blk.0.attn_q.weight"}, Part::text_encoder,
                      Naming::llama_cpp);
 }
 
-TEST_CASE("components are recognised behind prefixes and found without them") {
+TEST_CASE("parts are recognised behind prefixes and found without them") {
     const Checkpoint transformer =
         open_names({"model.diffusion_model.double_stream_modulation_img.lin.weight",
                     "model.diffusion_model.img_in.weight"});
-    CHECK(transformer.component() == Component::transformer);
+    CHECK(transformer.part() == Part::transformer);
     CHECK(transformer.find("img_in.weight") != nullptr);
     CHECK(transformer.find("model.diffusion_model.img_in.weight") == nullptr);
-    check_recognised({"vae.decoder.conv_in.weight", "vae.bn.running_mean"}, Component::vae,
+    check_recognised({"vae.decoder.conv_in.weight", "vae.bn.running_mean"}, Part::vae,
                      Naming::diffusers);
     check_recognised({"text_encoders.qwen3_4b.transformer.model.layers.0.self_attn.q_norm.weight"},
-                     Component::text_encoder, Naming::hugging_face);
+                     Part::text_encoder, Naming::hugging_face);
 }
 
 TEST_CASE("a GGUF file is recognised like any other") {
     const TemporaryFolder folder;
     write_file(folder / "part.gguf", gguf_of({counting_tensor("blk.0.attn_q_norm.weight", {1})}));
     const Checkpoint checkpoint = Checkpoint::open(folder / "part.gguf");
-    CHECK(checkpoint.component() == Component::text_encoder);
+    CHECK(checkpoint.part() == Part::text_encoder);
     CHECK(checkpoint.source().format() == FileFormat::gguf);
     CHECK(checkpoint.file() == (folder / "part.gguf").string());
 }
@@ -166,10 +166,10 @@ TEST_CASE("an unknown file is refused with its first tensor") {
     refused_names({}, ErrorKind::bad_file);
 }
 
-TEST_CASE("components and spellings have names") {
-    CHECK(to_string(Component::transformer) == std::string("transformer"));
-    CHECK(to_string(Component::text_encoder) == std::string("text encoder"));
-    CHECK(to_string(Component::vae) == std::string("autoencoder"));
+TEST_CASE("parts and spellings have names") {
+    CHECK(to_string(Part::transformer) == std::string("transformer"));
+    CHECK(to_string(Part::text_encoder) == std::string("text encoder"));
+    CHECK(to_string(Part::vae) == std::string("autoencoder"));
     CHECK(to_string(Naming::original) == std::string("original names"));
     CHECK(to_string(Naming::diffusers) == std::string("diffusers names"));
     CHECK(to_string(Naming::hugging_face) == std::string("Hugging Face names"));

@@ -75,11 +75,11 @@ TEST_CASE("the parts of an all-in-one checkpoint are told apart by their prefixe
              "text_encoders.qwen3_4b.transformer.model.layers.0.self_attn.q_norm.weight", {1}),
          counting_tensor("model.diffusion_model.double_stream_modulation_img.lin.weight", {1})});
     REQUIRE(identity.parts.size() == 3);
-    CHECK(identity.parts[0].component == Component::transformer);
+    CHECK(identity.parts[0].part == Part::transformer);
     CHECK(identity.parts[0].prefix == "model.diffusion_model.");
-    CHECK(identity.parts[1].component == Component::text_encoder);
+    CHECK(identity.parts[1].part == Part::text_encoder);
     CHECK(identity.parts[1].prefix == "text_encoders.qwen3_4b.");
-    CHECK(identity.parts[2].component == Component::vae);
+    CHECK(identity.parts[2].part == Part::vae);
     CHECK(identity.parts[2].prefix == "vae.");
     CHECK(identity.stranger.empty());
 }
@@ -104,7 +104,7 @@ TEST_CASE("Mistral is told from other language models by heads narrower than a t
         const auto embeddings = counting_tensor(s.embeddings, {10, 1});
         const auto mistral = identity_of({embeddings, counting_tensor(s.q, {10, 8})});
         REQUIRE(mistral.parts.size() == 1);
-        CHECK(mistral.parts[0].component == Component::text_encoder);
+        CHECK(mistral.parts[0].part == Part::text_encoder);
         CHECK(mistral.parts[0].naming == s.naming);
         CHECK(mistral.parts[0].prefix == s.start);
         // Llama's heads are as wide as a token, Qwen2 has biases.
@@ -142,7 +142,7 @@ TEST_CASE("a tiny autoencoder is told by the pools of its decoder, whatever stan
         CAPTURE(mark);
         const Identity identity = identity_of({counting_tensor(mark, {1})});
         REQUIRE(identity.parts.size() == 1);
-        CHECK(identity.parts[0].component == Component::tiny_autoencoder);
+        CHECK(identity.parts[0].part == Part::tiny_autoencoder);
         CHECK((identity.parts[0].naming == Naming::diffusers) == (mark.find("layers") == 8));
     }
     for (const std::string mark :
@@ -182,7 +182,7 @@ TEST_CASE("an unknown file has no name, a part has no other") {
     const Identity part =
         identity_of({counting_tensor("double_stream_modulation_img.lin.weight", {1})});
     REQUIRE(part.parts.size() == 1);
-    CHECK(part.parts[0].component == Component::transformer);
+    CHECK(part.parts[0].part == Part::transformer);
     CHECK(part.stranger.empty());
 }
 

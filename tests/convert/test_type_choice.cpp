@@ -30,12 +30,12 @@ TypeRequest request(const std::string& type, const std::vector<std::string>& ove
 }
 
 TensorType transformer_type(const std::string& type, const std::string& name, Shape shape) {
-    return choose_type(request(type), Component::transformer, {name, shape}, bf16, {}, true).type;
+    return choose_type(request(type), Part::transformer, {name, shape}, bf16, {}, true).type;
 }
 
 TensorType text_type(const std::string& type, const std::string& name, Shape shape = {2560, 2560},
                      bool tied = true) {
-    return choose_type(request(type), Component::text_encoder, {name, shape}, bf16, kQwen3_4b, tied)
+    return choose_type(request(type), Part::text_encoder, {name, shape}, bf16, kQwen3_4b, tied)
         .type;
 }
 
@@ -88,8 +88,7 @@ TEST_CASE("only block matrices of a transformer are quantised") {
 
 TEST_CASE("an outer matrix that came quantised stays as it is") {
     const ExpectedTensor tensor{"txt_in.weight", {7680, 3072}};
-    CHECK(choose_type(request("Q4_0"), Component::transformer, tensor, q8_0, {}, true).type ==
-          q8_0);
+    CHECK(choose_type(request("Q4_0"), Part::transformer, tensor, q8_0, {}, true).type == q8_0);
 }
 
 TEST_CASE("the mixes give attention of the double blocks the next larger type") {
@@ -131,8 +130,8 @@ TEST_CASE("embeddings that double as the output head get its type") {
 
 TEST_CASE("convolutions are never stored in blocks") {
     const auto conv = [](const std::string& type) {
-        return choose_type(request(type), Component::vae,
-                           {"decoder.conv_in.weight", {3, 3, 32, 512}}, f32, {}, true)
+        return choose_type(request(type), Part::vae, {"decoder.conv_in.weight", {3, 3, 32, 512}},
+                           f32, {}, true)
             .type;
     };
     CHECK(conv("Q4_K_M") == f16);
@@ -140,12 +139,12 @@ TEST_CASE("convolutions are never stored in blocks") {
     CHECK(conv("F32") == f32);
     CHECK(conv("BF16") == bf16);
     const ExpectedTensor statistics{"bn.running_var", {128}};
-    CHECK(choose_type(request("F16"), Component::vae, statistics, f32, {}, true).type == f32);
+    CHECK(choose_type(request("F16"), Part::vae, statistics, f32, {}, true).type == f32);
 }
 
 TEST_CASE("rows that do not fit fall back and say what was wanted") {
     const auto choice = [](const std::string& type, int64_t row) {
-        return choose_type(request(type), Component::transformer,
+        return choose_type(request(type), Part::transformer,
                            {"single_blocks.0.linear1.weight", {row, 64}}, bf16, {}, true);
     };
     const std::pair<const char*, TensorType> expected[] = {{"Q2_K", q4_0},   {"Q3_K_S", q4_0},
@@ -164,8 +163,7 @@ TEST_CASE("the first matching override wins") {
     const TypeRequest types =
         request("Q4_0", {"txt_in=Q8_0", "double_blocks\\.[01]\\.=q6_k", "double_blocks=Q4_K"});
     const auto type_of = [&](const std::string& name) {
-        return choose_type(types, Component::transformer, {name, {3072, 3072}}, bf16, {}, true)
-            .type;
+        return choose_type(types, Part::transformer, {name, {3072, 3072}}, bf16, {}, true).type;
     };
     CHECK(type_of("txt_in.weight") == q8_0);
     CHECK(type_of("double_blocks.1.img_mlp.0.weight") == q6_k);

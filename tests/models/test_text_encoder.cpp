@@ -31,7 +31,7 @@ TextEncoderFacts facts_of(const Checkpoint& checkpoint) {
 HostTensor features_of(const std::filesystem::path& file, const std::vector<int32_t>& ids,
                        int64_t n_real) {
     const Backend backend("CPU");
-    const Checkpoint checkpoint = Checkpoint::open(file, Component::text_encoder);
+    const Checkpoint checkpoint = Checkpoint::open(file, Part::text_encoder);
     TextEncoder encoder(backend, read_text_encoder_sizes(checkpoint), facts_of(checkpoint),
                         checkpoint);
     return encoder.encode(ids, n_real);

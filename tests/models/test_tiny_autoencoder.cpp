@@ -174,7 +174,7 @@ void with_network(const fs::path& file, bool stock, const F& f) {
         backend.use_stock_operations();
     }
     const Checkpoint checkpoint = Checkpoint::open(file);
-    CHECK(checkpoint.component() == Component::tiny_autoencoder);
+    CHECK(checkpoint.part() == Part::tiny_autoencoder);
     CHECK_NOTHROW(check_inventory(checkpoint));
     TinyAutoencoder tiny(backend, read_tiny_autoencoder_sizes(checkpoint), checkpoint,
                          {.type = TensorType::f32});

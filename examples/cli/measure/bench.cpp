@@ -124,8 +124,7 @@ TransformerInput random_input(const TransformerSizes& sizes, const BenchOptions&
 }
 
 void bench_transformer(Session& s) {
-    const Checkpoint checkpoint =
-        Checkpoint::open(s.options.files.transformer, Component::transformer);
+    const Checkpoint checkpoint = Checkpoint::open(s.options.files.transformer, Part::transformer);
     Transformer transformer(s.backend, read_transformer_sizes(checkpoint), checkpoint,
                             s.options.weights);
     const TransformerInput input = random_input(transformer.sizes(), s.options);
@@ -141,7 +140,7 @@ void bench_transformer(Session& s) {
 
 void bench_text_encoder(Session& s) {
     const Checkpoint checkpoint =
-        Checkpoint::open(s.options.files.text_encoder, Component::text_encoder);
+        Checkpoint::open(s.options.files.text_encoder, Part::text_encoder);
     const TextConfig config = read_text_config(checkpoint);
     TextEncoder encoder(s.backend, read_text_encoder_sizes(checkpoint), text_encoder_facts(config),
                         checkpoint, s.options.weights);
@@ -165,14 +164,13 @@ void bench_autoencoder(Session& s, const std::string& name, Network& network, bo
 }
 
 void bench_vae(Session& s) {
-    const Checkpoint checkpoint = Checkpoint::open(s.options.files.vae, Component::vae);
+    const Checkpoint checkpoint = Checkpoint::open(s.options.files.vae, Part::vae);
     Vae vae(s.backend, read_vae_sizes(checkpoint), checkpoint, s.options.weights);
     bench_autoencoder(s, "vae", vae, /*encodes=*/true);
 }
 
 void bench_tiny(Session& s) {
-    const Checkpoint checkpoint =
-        Checkpoint::open(s.options.files.taesd, Component::tiny_autoencoder);
+    const Checkpoint checkpoint = Checkpoint::open(s.options.files.taesd, Part::tiny_autoencoder);
     TinyAutoencoder tiny(s.backend, read_tiny_autoencoder_sizes(checkpoint), checkpoint,
                          s.options.weights);
     bench_autoencoder(s, "taesd", tiny, tiny.sizes().has_encoder);

@@ -1,0 +1,28 @@
+// The parts of a model: four networks, each in a file of its own or several in one.
+#pragma once
+
+#include <array>
+
+namespace flux2 {
+
+// In this order everywhere; of a file with several parts the first is its main one.
+enum class Part { transformer, text_encoder, vae, tiny_autoencoder };
+
+inline constexpr std::array kAllParts = {Part::transformer, Part::text_encoder, Part::vae,
+                                         Part::tiny_autoencoder};
+
+struct PartFacts {
+    const char* name;       // for people
+    const char* file_name;  // of a converted file in a folder of its own
+    bool has_blocks;        // many equal blocks, whose weights can take turns on a device
+    bool makes_latents;     // and pictures of them
+};
+
+const PartFacts& facts_of(Part part);
+
+// "text encoder"
+inline const char* to_string(Part part) {
+    return facts_of(part).name;
+}
+
+}  // namespace flux2
