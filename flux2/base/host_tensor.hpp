@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 namespace flux2 {
@@ -18,5 +20,12 @@ struct HostTensor {
 
     int64_t elements() const { return ne[0] * ne[1] * ne[2] * ne[3]; }
 };
+
+// One that several hold and nobody changes; null: none.
+using SharedTensor = std::shared_ptr<const HostTensor>;
+
+inline SharedTensor share(HostTensor tensor) {
+    return std::make_shared<const HostTensor>(std::move(tensor));
+}
 
 }  // namespace flux2

@@ -367,7 +367,7 @@ struct Transformer::Plan {
     TransformerShape shape;
     bool keep_taps;
     Inputs in;
-    std::shared_ptr<const HostTensor> txt;  // what in.txt holds
+    SharedTensor txt;  // what in.txt holds
     ggml_tensor* velocity = nullptr;
 };
 

@@ -24,7 +24,7 @@ struct TransformerInput {
     HostTensor ref;  // tokens of reference pictures [channels, n_ref]; empty when there are none
     // Text features [text_width, n_txt]: large, so the device keeps them while it is given the
     // same.
-    std::shared_ptr<const HostTensor> txt = std::make_shared<const HostTensor>();
+    SharedTensor txt = share({});
     std::vector<Position> img_pos, ref_pos, txt_pos;
     float timestep = 0;  // in [0, 1]; only the embedding multiplies it by 1000
     float guidance = 0;  // used by models with a guidance input only

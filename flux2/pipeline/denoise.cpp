@@ -7,14 +7,11 @@
 
 namespace flux2 {
 
-Denoiser::Denoiser(Transformer& transformer, Conditioning conditioning, int64_t w, int64_t h,
+Denoiser::Denoiser(Transformer& transformer, const Conditioning& conditioning, int64_t w, int64_t h,
                    const DenoiseOptions& options)
-    : transformer_(transformer), options_(options) {
-    input_.txt = std::make_shared<const HostTensor>(std::move(conditioning.txt));
+    : transformer_(transformer), options_(options), negative_txt_(conditioning.negative_txt) {
+    input_.txt = conditioning.txt;
     input_.txt_pos = text_positions(input_.txt->ne[1]);
-    if (conditioning.negative_txt) {
-        negative_txt_ = std::make_shared<const HostTensor>(std::move(*conditioning.negative_txt));
-    }
     input_.img_pos = image_positions(w, h);
     input_.guidance = options.guidance;
     HostTensor& ref = input_.ref;

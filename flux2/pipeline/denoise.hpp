@@ -5,8 +5,6 @@
 #include "models/transformer.hpp"
 
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <vector>
 
 namespace flux2 {
@@ -19,16 +17,16 @@ struct DenoiseOptions {
 
 // What does not change between the steps of one picture.
 struct Conditioning {
-    HostTensor txt;                          // features [text_width, n_txt]
-    std::optional<HostTensor> negative_txt;  // for guidance by two passes
-    std::vector<HostTensor> references;      // encoded pictures [w, h, channels]
+    SharedTensor txt;                    // features [text_width, n_txt]
+    SharedTensor negative_txt;           // for guidance by two passes; null without
+    std::vector<HostTensor> references;  // encoded pictures [w, h, channels]
 };
 
 // Runs the transformer for the steps of one picture; borrows it.
 class Denoiser {
   public:
     // w and h: the size of the latents.
-    Denoiser(Transformer& transformer, Conditioning conditioning, int64_t w, int64_t h,
+    Denoiser(Transformer& transformer, const Conditioning& conditioning, int64_t w, int64_t h,
              const DenoiseOptions& options);
 
     // The velocity of tokens x [channels, w * h]. Steps must come in order from 0 on.
@@ -37,7 +35,7 @@ class Denoiser {
   private:
     Transformer& transformer_;
     DenoiseOptions options_;
-    std::shared_ptr<const HostTensor> negative_txt_;  // null without
+    SharedTensor negative_txt_;
     TransformerInput input_;
 };
 

@@ -65,7 +65,7 @@ FeatureStore::FeatureStore(const Model& model, const LoadOptions& options, Parts
                            const TensorCache& cache)
     : model_(model), options_(options), parts_(parts), cache_(cache) {}
 
-const HostTensor& FeatureStore::get(const PromptKey& prompt) const {
+SharedTensor FeatureStore::get(const PromptKey& prompt) const {
     const auto found = std::find_if(entries_.begin(), entries_.end(),
                                     [&](const Entry& entry) { return entry.prompt == prompt; });
     check(found != entries_.end(), ErrorKind::internal, "features of a prompt were not prepared");
@@ -98,7 +98,7 @@ bool FeatureStore::find_cached(const PromptKey& prompt, const std::string& facts
     if (!cached) {
         return false;
     }
-    add({prompt, std::move(cached->value), std::move(cached->note)});
+    add({prompt, share(std::move(cached->value)), std::move(cached->note)});
     return true;
 }
 
@@ -135,7 +135,7 @@ void FeatureStore::encode(const std::vector<PromptKey>& prompts) {
             const std::string facts = encoder_facts(model_, options_, parts_);
             cache_.store(cache_key(facts, prompt), result.features, result.encoded.cut_text);
         }
-        add({prompt, std::move(result.features), std::move(result.encoded.cut_text)});
+        add({prompt, share(std::move(result.features)), std::move(result.encoded.cut_text)});
     }
     tokenizer.reset();
     return_unused_memory();  // a vocabulary is a million small pieces

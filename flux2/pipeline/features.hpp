@@ -36,7 +36,7 @@ class FeatureStore {
     // come from.
     bool prepare(const std::vector<PromptKey>& prompts);
     // Of a prompt that was prepared.
-    const HostTensor& get(const PromptKey& prompt) const;
+    SharedTensor get(const PromptKey& prompt) const;
 
     // How many prompts are held in memory: eight, each with a negative one.
     static constexpr size_t kHeld = 16;
@@ -44,7 +44,7 @@ class FeatureStore {
   private:
     struct Entry {
         PromptKey prompt;
-        HostTensor features;
+        SharedTensor features;
         std::string cut_text;  // the end of the prompt that is not used
     };
 

@@ -4,11 +4,12 @@
 #include "formats/tensor_type.hpp"
 
 #include <algorithm>
-#include <filesystem>
+#include <utility>
 
 namespace flux2 {
 namespace {
 
+constexpr size_t kMaxKnown = 256;
 constexpr int64_t kPixelBytes = 3 * (sizeof(float) + 1);  // as planes and as bytes
 
 // A token in the tokenizer's tables: 186 bytes were measured with Qwen3's vocabulary.
@@ -62,7 +63,48 @@ uint64_t MemoryPlanner::device_bytes(const Work& work) {
     return work.weights.own.device + work.graph.device;
 }
 
+// The shapes of a work decide what it takes: a graph is laid out once for them.
+template <typename Measure>
+MemoryPlanner::Work MemoryPlanner::known(Key key, const Measure& measure) {
+    const auto found = works_.find(key);
+    if (found != works_.end()) {
+        return found->second;
+    }
+    if (works_.size() >= kMaxKnown) {
+        works_.clear();
+    }
+    ++n_measured_;
+    return works_.emplace(std::move(key), measure()).first->second;
+}
+
 MemoryPlanner::Work MemoryPlanner::text_encoder(const Job& job, Placement placement) {
+    return known({Stage::encode_prompt, Part::text_encoder, placement, {job.text_length}},
+                 [&] { return measure_text_encoder(job, placement); });
+}
+
+MemoryPlanner::Work MemoryPlanner::transformer(const Job& job, Placement placement) {
+    return known({Stage::denoise,
+                  Part::transformer,
+                  placement,
+                  {job.latent_w() * job.latent_h(), job.n_reference_tokens(), job.text_length}},
+                 [&] { return measure_transformer(job, placement); });
+}
+
+MemoryPlanner::Work MemoryPlanner::encode(const Job& job, Part part, Placement placement) {
+    std::vector<int64_t> sides;
+    for (const PictureSize& picture : pictures_of(job)) {
+        sides.insert(sides.end(), {picture.width, picture.height});
+    }
+    return known({Stage::encode_references, part, placement, std::move(sides)},
+                 [&] { return measure_encode(job, part, placement); });
+}
+
+MemoryPlanner::Work MemoryPlanner::decode(const Job& job, Part part, Placement placement) {
+    return known({Stage::decode, part, placement, {job.width, job.height}},
+                 [&] { return measure_decode(job, part, placement); });
+}
+
+MemoryPlanner::Work MemoryPlanner::measure_text_encoder(const Job& job, Placement placement) {
     TextEncoder encoder(backend(placement), read_text_encoder_sizes(*model_.text_encoder),
                         text_encoder_facts(model_.text), *model_.text_encoder,
                         weight_options(options_, placement));
@@ -71,7 +113,7 @@ MemoryPlanner::Work MemoryPlanner::text_encoder(const Job& job, Placement placem
             static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes};
 }
 
-MemoryPlanner::Work MemoryPlanner::transformer(const Job& job, Placement placement) {
+MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement placement) {
     Transformer transformer(backend(placement), model_.sizes, model_.transformer,
                             weight_options(options_, placement));
     TransformerShape shape{.mode = ReferenceMode::joint,
@@ -87,10 +129,9 @@ MemoryPlanner::Work MemoryPlanner::transformer(const Job& job, Placement placeme
         graph = larger(graph, transformer.compute_memory());
     }
     const auto token_bytes = static_cast<uint64_t>(model_.sizes.channels) * sizeof(float);
-    // The features' copies for the loop; latents, their velocities and copies on their way.
+    // Latents, their velocities and copies on their way.
     return {Part::transformer, transformer.weight_memory(), graph,
-            2 * feature_bytes(job, model_) +
-                token_bytes * static_cast<uint64_t>(5 * shape.n_img + 3 * shape.n_ref)};
+            token_bytes * static_cast<uint64_t>(5 * shape.n_img + 3 * shape.n_ref)};
 }
 
 // Lays out an autoencoder of either kind and lets `measure` tell what it takes.
@@ -107,7 +148,7 @@ MemoryPlanner::Work MemoryPlanner::with_autoencoder(Part part, Placement placeme
     return measure(vae);
 }
 
-MemoryPlanner::Work MemoryPlanner::encode(const Job& job, Part part, Placement placement) {
+MemoryPlanner::Work MemoryPlanner::measure_encode(const Job& job, Part part, Placement placement) {
     return with_autoencoder(part, placement, [&](auto& network) -> Work {
         MemoryUse graph;
         int64_t pixels = 0;
@@ -120,7 +161,7 @@ MemoryPlanner::Work MemoryPlanner::encode(const Job& job, Part part, Placement p
     });
 }
 
-MemoryPlanner::Work MemoryPlanner::decode(const Job& job, Part part, Placement placement) {
+MemoryPlanner::Work MemoryPlanner::measure_decode(const Job& job, Part part, Placement placement) {
     return with_autoencoder(part, placement, [&](auto& network) -> Work {
         network.reserve_decode(job.width, job.height);
         return {part, network.weight_memory(), network.compute_memory(),
@@ -146,7 +187,7 @@ std::vector<MemoryPlanner::PlannedStage> MemoryPlanner::stages_of(const Job& job
     const Part encoder = encoding_part(model_);
     const Part decoder = decoding_part(model_);
     std::vector<PlannedStage> stages;
-    if (model_.text_encoder && job.embeds_file.empty()) {
+    if (model_.text_encoder && !job.features) {
         stages.push_back({"text encoder", {text_encoder(job, of(Part::text_encoder))}});
     }
     if (!pictures_of(job).empty()) {
@@ -253,7 +294,7 @@ Placements MemoryPlanner::place(const Job& job, uint64_t device_limit, bool keep
                         ? Placement::streamed
                         : Placement::cpu;
     };
-    if (model_.text_encoder && job.embeds_file.empty()) {
+    if (model_.text_encoder && !job.features) {
         choose_for(Part::text_encoder,
                    [&](Placement p) { return device_bytes(text_encoder(job, p)); });
     }

@@ -8,7 +8,10 @@
 #include "pipeline/request.hpp"
 
 #include <array>
+#include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -45,6 +48,9 @@ class MemoryPlanner {
     // The stages of a job when each part is placed so.
     MemoryPlan plan(const Job& job, const Placements& placement, bool keep_loaded);
 
+    // How many graphs have been laid out so far; those of shapes that are known are not again.
+    size_t n_measured() const { return n_measured_; }
+
   private:
     // A part at work in a stage.
     struct Work {
@@ -52,6 +58,15 @@ class MemoryPlanner {
         WeightMemory weights;
         MemoryUse graph;
         uint64_t passing = 0;  // host memory that is there only during the stage
+    };
+    // What decides it.
+    struct Key {
+        Stage stage;
+        Part part;
+        Placement placement;
+        std::vector<int64_t> shape;
+
+        auto operator<=>(const Key&) const = default;
     };
     struct PlannedStage {
         const char* name = "";
@@ -63,10 +78,16 @@ class MemoryPlanner {
     Backend& backend(Placement placement);
     template <typename Measure>
     Work with_autoencoder(Part part, Placement placement, const Measure& measure);
+    template <typename Measure>
+    Work known(Key key, const Measure& measure);
     Work text_encoder(const Job& job, Placement placement);
     Work transformer(const Job& job, Placement placement);
     Work encode(const Job& job, Part part, Placement placement);
     Work decode(const Job& job, Part part, Placement placement);
+    Work measure_text_encoder(const Job& job, Placement placement);
+    Work measure_transformer(const Job& job, Placement placement);
+    Work measure_encode(const Job& job, Part part, Placement placement);
+    Work measure_decode(const Job& job, Part part, Placement placement);
     uint64_t autoencoder_bytes(const Job& job, Part part, Placement placement);
     bool previews(const Job& job) const { return job.preview && model_.tiny; }
     std::string name_of(Placement placement);
@@ -81,6 +102,8 @@ class MemoryPlanner {
     uint64_t program_bytes_;
     Backend device_;
     Backend cpu_;
+    std::map<Key, Work> works_;
+    size_t n_measured_ = 0;
 };
 
 }  // namespace flux2

@@ -1,4 +1,4 @@
-// The stair: one picture from request to pixels, and which part is in memory when.
+// One picture from request to pixels.
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/system.hpp"
@@ -167,11 +167,9 @@ Conditioning Pipeline::Impl::condition(const Job& job, const Pictures& pictures,
                                        const Reporter& reporter) {
     Conditioning conditioning;
     const WorkTimer encoding(parts);
-    if (!job.embeds_file.empty()) {
-        conditioning.txt = read_features(job.embeds_file, "prompt_embeds");
-        if (job.two_passes) {
-            conditioning.negative_txt = read_features(job.embeds_file, "negative_prompt_embeds");
-        }
+    if (job.features) {
+        conditioning.txt = job.features;
+        conditioning.negative_txt = job.negative_features;
     } else {
         std::vector<PromptKey> prompts = {{job.prompt, job.text_length}};
         if (job.two_passes) {
@@ -258,9 +256,8 @@ void Pipeline::Impl::free_tiny() {
 HostTensor Pipeline::Impl::first_latents(const Job& job, const std::optional<HostTensor>& init) {
     const int64_t w = job.latent_w();
     const int64_t h = job.latent_h();
-    HostTensor noise = job.noise_file.empty()
-                           ? draw_noise(job.generator, job.seed, w, h, model.sizes.channels)
-                           : read_noise(job.noise_file);
+    HostTensor noise =
+        job.noise ? *job.noise : draw_noise(job.generator, job.seed, w, h, model.sizes.channels);
     if (init) {
         const float t = job.sigmas.front();
         for (size_t i = 0; i < noise.data.size(); ++i) {
@@ -396,7 +393,7 @@ void Pipeline::encode_prompts(const Request& request, const std::vector<std::str
                               const Progress& progress) {
     const Job job = resolve(request, impl_->model);
     impl_->check_memory(job);
-    if (!job.embeds_file.empty()) {
+    if (job.features) {
         return;
     }
     std::vector<PromptKey> keys;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <utility>
 
 namespace flux2 {
 namespace {
@@ -53,13 +54,16 @@ PictureSize matched_size(const Image& image) {
     return {side(image.width), side(image.height)};
 }
 
-PictureSize default_size(const Request& request, const Model& model) {
-    if (!request.noise_file.empty()) {
-        const HostTensor noise = read_noise(request.noise_file);
-        check(std::max(noise.ne[0], noise.ne[1]) <= kSaneSide / kGrid, ErrorKind::bad_file,
-              request.noise_file.string(), ": its noise of ", noise.ne[0], "x", noise.ne[1],
-              " values is for no picture that can be made");
-        return {static_cast<int>(noise.ne[0]) * kGrid, static_cast<int>(noise.ne[1]) * kGrid};
+PictureSize size_of_noise(const Request& request, const HostTensor& noise) {
+    check(std::max(noise.ne[0], noise.ne[1]) <= kSaneSide / kGrid, ErrorKind::bad_file,
+          request.noise_file.string(), ": its noise of ", noise.ne[0], "x", noise.ne[1],
+          " values is for no picture that can be made");
+    return {static_cast<int>(noise.ne[0]) * kGrid, static_cast<int>(noise.ne[1]) * kGrid};
+}
+
+PictureSize default_size(const Request& request, const Model& model, const Job& job) {
+    if (job.noise) {
+        return size_of_noise(request, *job.noise);
     }
     if (!request.references.empty()) {
         return matched_size(request.references[request.match_reference.value_or(0)]);
@@ -78,7 +82,7 @@ void resolve_size(const Request& request, const Model& model, Job& job) {
     check(!request.match_reference || !(request.width || request.height), ErrorKind::bad_argument,
           "both a size and the size of a reference are asked for; leave out one of them");
     if (!request.width || !request.height) {
-        const PictureSize size = default_size(request, model);
+        const PictureSize size = default_size(request, model, job);
         job.width = size.width;
         job.height = size.height;
     }
@@ -163,9 +167,9 @@ void resolve_guidance(const Request& request, const Model& model, Job& job) {
     }
 }
 
-// Files are refused here, before anything is loaded or computed for them.
+// Files are read once, and refused here, before anything is loaded or computed for them.
 void check_noise(const Request& request, const Model& model, const Job& job) {
-    const HostTensor noise = read_noise(request.noise_file);
+    const HostTensor& noise = *job.noise;
     check(noise.ne[0] == job.latent_w() && noise.ne[1] == job.latent_h() &&
               noise.ne[2] == model.sizes.channels,
           ErrorKind::bad_file, request.noise_file.string(), ": its noise is for ",
@@ -173,23 +177,26 @@ void check_noise(const Request& request, const Model& model, const Job& job) {
           " channels, the picture has ", job.width, "x", job.height, " and ", model.sizes.channels);
 }
 
-// Returns how many tokens they have.
-int64_t check_features(const Request& request, const Model& model, const Job& job) {
+void resolve_features(const Request& request, const Model& model, Job& job) {
     const std::string file = request.embeds_file.string();
-    const auto count_tokens = [&](const char* name) {
-        const HostTensor features = read_features(request.embeds_file, name);
+    const auto read = [&](const char* name) {
+        HostTensor features = read_features(request.embeds_file, name);
         check(features.ne[0] == model.sizes.text_width, ErrorKind::bad_file, file, ": its ", name,
               " are ", features.ne[0], " wide, ", model.info.name, " takes ",
               model.sizes.text_width);
-        return features.ne[1];
+        return share(std::move(features));
     };
-    const int64_t n = count_tokens("prompt_embeds");
+    job.features = read("prompt_embeds");
+    const int64_t n = job.features->ne[1];
     check(n <= model.text.context_length, ErrorKind::bad_file, file, ": its prompt_embeds have ", n,
           " tokens; the model takes at most ", model.text.context_length);
-    const int64_t n_negative = job.two_passes ? count_tokens("negative_prompt_embeds") : n;
-    check(n_negative == n, ErrorKind::bad_file, file, ": its negative_prompt_embeds have ",
-          n_negative, " tokens, its prompt_embeds ", n, "; both must have as many");
-    return n;
+    if (job.two_passes) {
+        job.negative_features = read("negative_prompt_embeds");
+        const int64_t n_negative = job.negative_features->ne[1];
+        check(n_negative == n, ErrorKind::bad_file, file, ": its negative_prompt_embeds have ",
+              n_negative, " tokens, its prompt_embeds ", n, "; both must have as many");
+    }
+    job.text_length = n;
 }
 
 void resolve_pictures(const Request& request, const Model& model, Job& job) {
@@ -245,6 +252,9 @@ Job resolve(const Request& request, const Model& model) {
     Job job;
     job.prompt = request.prompt;
     job.negative_prompt = request.negative_prompt;
+    if (!request.noise_file.empty()) {
+        job.noise = share(read_noise(request.noise_file));
+    }
     resolve_size(request, model, job);
     resolve_steps(request, model, job);
     resolve_guidance(request, model, job);
@@ -258,15 +268,13 @@ Job resolve(const Request& request, const Model& model) {
           " tokens is out of range; use 1 to ", model.text.context_length, " (the model wants ",
           model.text.text_length, ")");
     job.preview = request.preview;
-    job.noise_file = request.noise_file;
-    job.embeds_file = request.embeds_file;
-    if (!job.noise_file.empty()) {
+    if (job.noise) {
         check_noise(request, model, job);
     }
-    if (!job.embeds_file.empty()) {
-        job.text_length = check_features(request, model, job);
+    if (!request.embeds_file.empty()) {
+        resolve_features(request, model, job);
     }
-    check(model.text_encoder.has_value() || !job.embeds_file.empty(), ErrorKind::bad_file,
+    check(model.text_encoder.has_value() || job.features, ErrorKind::bad_file,
           "no text encoder: add --llm FILE (", families_in_words(), ")");
     return job;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <flux2/flux2.hpp>
+#include "base/host_tensor.hpp"
 #include "base/random.hpp"
 #include "image/image.hpp"
 #include "pipeline/model.hpp"
@@ -31,7 +32,9 @@ struct Job {
     std::vector<PictureSize> references;  // as the model takes them
     bool has_init = false;                // starts from a picture
     bool preview = false;
-    std::filesystem::path noise_file, embeds_file;
+    // From files, when the request names them; else null.
+    SharedTensor noise;                        // [latent_w, latent_h, channels]
+    SharedTensor features, negative_features;  // of the prompts
 
     int64_t latent_w() const { return width / 16; }
     int64_t latent_h() const { return height / 16; }

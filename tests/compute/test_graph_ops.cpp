@@ -97,7 +97,7 @@ TEST_CASE("the transformer's operations run on every backend") {
         TransformerInput input;
         input.img = HostTensor({128, 12, 1, 1});
         input.ref = HostTensor({128, 4, 1, 1});
-        input.txt = std::make_shared<const HostTensor>(HostTensor({192, 16, 1, 1}));
+        input.txt = share(HostTensor({192, 16, 1, 1}));
         input.img_pos = image_positions(4, 3);
         input.ref_pos = image_positions(2, 2, reference_time(0));
         input.txt_pos = text_positions(16);

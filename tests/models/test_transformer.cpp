@@ -81,7 +81,7 @@ TransformerInput small_input(const TransformerSizes& sizes, int64_t n_ref_side) 
         return x;
     };
     input.img = filled({sizes.channels, 6, 1, 1}, 100);
-    input.txt = std::make_shared<const HostTensor>(filled({sizes.text_width, 5, 1, 1}, 101));
+    input.txt = share(filled({sizes.text_width, 5, 1, 1}, 101));
     input.img_pos = image_positions(3, 2);
     input.txt_pos = text_positions(5);
     if (n_ref_side > 0) {
@@ -187,7 +187,7 @@ TEST_CASE("text that is kept on the device is replaced by other text") {
     CHECK(transformer.predict(input).data == first.data);
     HostTensor other = *text;
     std::reverse(other.data.begin(), other.data.end());
-    input.txt = std::make_shared<const HostTensor>(other);
+    input.txt = share(other);
     CHECK(largest_difference(transformer.predict(input).data, first.data) > 10 * kF32Sums);
     CHECK(transformer.predict(input).data ==
           Transformer(backend, read_transformer_sizes(checkpoint), checkpoint).predict(input).data);
@@ -307,7 +307,7 @@ TEST_CASE("inputs of another model are refused") {
     const Checkpoint checkpoint = Checkpoint::open(model.path());
     Transformer transformer(backend, read_transformer_sizes(checkpoint), checkpoint);
     TransformerInput input = small_input(sizes, 0);
-    input.txt = std::make_shared<const HostTensor>(HostTensor({sizes.text_width + 1, 5, 1, 1}));
+    input.txt = share(HostTensor({sizes.text_width + 1, 5, 1, 1}));
     const auto error = test::error_of([&] { transformer.predict(input); });
     CHECK(error.kind == ErrorKind::bad_argument);
     CHECK(error.mentions("48"));

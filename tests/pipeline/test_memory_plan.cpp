@@ -88,5 +88,25 @@ TEST_CASE("parts that need not stay are planned in turn") {
     CHECK(choice.plan.host_peak == largest);
 }
 
+TEST_CASE("a shape that is known is not laid out again") {
+    const Planned planned;
+    MemoryPlanner planner = planned.planner();
+    const MemoryLimits no_limit = {.device = kNoLimit, .host = kNoLimit};
+    const MemoryPlan first = planner.choose(planned.job, no_limit).plan;
+    CHECK(planner.n_measured() == 4);
+    Job other = planned.job;
+    other.seed = 7;
+    other.prompt = "something else";
+    CHECK(planner.choose(other, no_limit).plan.host_peak == first.host_peak);
+    CHECK(planner.n_measured() == 4);
+    // The text encoder's and the reference's shapes stay.
+    other.width = 128;
+    const uint64_t wide = planner.choose(other, no_limit).plan.host_peak;
+    CHECK(planner.n_measured() == 6);
+    CHECK(wide > first.host_peak);
+    MemoryPlanner fresh = planned.planner();
+    CHECK(fresh.choose(other, no_limit).plan.host_peak == wide);
+}
+
 }  // namespace
 }  // namespace flux2

@@ -153,8 +153,8 @@ TensorType coarsest_type(const Model& model, TensorType in_memory) {
 
 // ---- The stages ----
 
-HostTensor replay_prompt(const Run& run, const Tokenizer& tokenizer, TextEncoder& encoder,
-                         const std::string& prefix, const std::string& prompt) {
+SharedTensor replay_prompt(const Run& run, const Tokenizer& tokenizer, TextEncoder& encoder,
+                           const std::string& prefix, const std::string& prompt) {
     PromptFeatures text = encode_prompt_features(tokenizer, encoder, prompt, run.job.text_length);
     if (prefix.empty()) {
         HostTensor ids({static_cast<int64_t>(text.encoded.ids.size()), 1, 1, 1});
@@ -162,7 +162,7 @@ HostTensor replay_prompt(const Run& run, const Tokenizer& tokenizer, TextEncoder
         run.compare("token_ids", ids, 0);
     }
     run.compare(prefix + "prompt_embeds", text.features, run.limits.text);
-    return std::move(text.features);
+    return share(std::move(text.features));
 }
 
 Conditioning replay_conditioning(const Run& run, Parts& parts) {

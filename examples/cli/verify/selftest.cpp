@@ -83,7 +83,7 @@ void test_transformer(Session& s, Transformer& transformer) {
     const Recording text(s.folder / "text_encoder.golden.safetensors");
     TransformerInput input;
     input.img = golden.get("latents");
-    input.txt = std::make_shared<const HostTensor>(text.get("prompt_embeds"));
+    input.txt = share(text.get("prompt_embeds"));
     input.img_pos = recorded_positions(golden, "img_ids");
     input.txt_pos = recorded_positions(golden, "txt_ids");
     input.timestep = golden.get("timestep").data.front();
@@ -127,11 +127,11 @@ void test_run(Session& s, const std::string& run, Transformer& transformer, Vae&
 
     const bool guided = run.find("base_cfg") != std::string::npos;
     const size_t n_references = run.ends_with("_edit1") ? 1 : run.ends_with("_edit2") ? 2 : 0;
-    Conditioning conditioning{.txt = text.get("prompt_embeds"),
+    Conditioning conditioning{.txt = share(text.get("prompt_embeds")),
                               .negative_txt = {},
                               .references = encode_references(s, vae, n_references)};
     if (guided) {
-        conditioning.negative_txt = text.get("negative_prompt_embeds");
+        conditioning.negative_txt = share(text.get("negative_prompt_embeds"));
     }
     Denoiser denoiser(
         transformer, std::move(conditioning), noise.ne[0], noise.ne[1],
