@@ -74,8 +74,8 @@ class Graph {
     MemoryUse memory() const { return memory_; }
     std::vector<const ggml_tensor*> nodes() const;
 
-    // Raised by nodes (compute/own_node) during a computation, from any thread; stays where it is
-    // when the graph is moved.
+    // Raised by nodes (compute/plain/own_node) during a computation, from any thread; stays where
+    // it is when the graph is moved.
     std::atomic<bool>& lacks_memory() { return *lacks_memory_; }
 
   private:

@@ -1,7 +1,7 @@
 #include "models/text_encoder.hpp"
 
 #include "base/check.hpp"
-#include "compute/ops.hpp"
+#include "compute/ops/token_ops.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 
 #include "base/host_tensor.hpp"
 #include "compute/graph.hpp"
-#include "compute/picture_ops.hpp"
+#include "compute/ops/picture_ops.hpp"
 #include "compute/weights.hpp"
 #include "networks/sizes.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "base/host_tensor.hpp"
 #include "compute/graph.hpp"
-#include "compute/ops.hpp"
+#include "compute/ops/token_ops.hpp"
 #include "compute/weights.hpp"
 #include "networks/sizes.hpp"
 

@@ -1,7 +1,7 @@
 #include "models/vae.hpp"
 
 #include "base/check.hpp"
-#include "compute/picture_ops.hpp"
+#include "compute/ops/picture_ops.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,8 +1,8 @@
 // Nodes of our own that find no memory to work in.
-#include "compute/own_node.hpp"
+#include "compute/plain/own_node.hpp"
 
 #include "compute/cpu/winograd.hpp"
-#include "compute/token_nodes.hpp"
+#include "compute/plain/token_nodes.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>

@@ -1,9 +1,9 @@
 // Both forms of every operation on pictures must agree, and small cases with numbers worked out by
 // hand.
 #include "compute/cpu/attention.hpp"
-#include "compute/cpu/kernel.hpp"
+#include "compute/cpu/filter.hpp"
 #include "compute/cpu/lanes.hpp"
-#include "compute/picture_ops.hpp"
+#include "compute/ops/picture_ops.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 #include "checkpoints/checkpoint.hpp"
 #include "compute/cpu/q8_linear.hpp"
 #include "compute/graph.hpp"
-#include "compute/ops.hpp"
+#include "compute/ops/token_ops.hpp"
 #include "compute/weights.hpp"
 #include "formats/safetensors.hpp"
 #include "formats/tensor_type.hpp"

@@ -1,10 +1,10 @@
 #include "measure/flops.hpp"
 
 #include "compute/cpu/attention.hpp"
-#include "compute/cpu/kernel.hpp"
+#include "compute/cpu/filter.hpp"
 #include "compute/cpu/q8_linear.hpp"
-#include "compute/picture_nodes.hpp"
-#include "compute/token_nodes.hpp"
+#include "compute/plain/picture_nodes.hpp"
+#include "compute/plain/token_nodes.hpp"
 
 #include <optional>
 

@@ -3,7 +3,7 @@
 #include "base/random.hpp"
 #include "compute/cpu/q8_linear.hpp"
 #include "compute/graph.hpp"
-#include "compute/ops.hpp"
+#include "compute/ops/token_ops.hpp"
 #include "formats/tensor_type.hpp"
 
 #include <array>

@@ -2,8 +2,8 @@
 
 #include "base/check.hpp"
 #include "base/random.hpp"
-#include "compute/ops.hpp"
-#include "compute/picture_ops.hpp"
+#include "compute/ops/picture_ops.hpp"
+#include "compute/ops/token_ops.hpp"
 #include "verify/layout_check.hpp"
 
 #include <array>

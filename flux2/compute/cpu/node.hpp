@@ -1,8 +1,8 @@
-// How nodes of this folder are made (compute/own_node) and read. Tensors are contiguous F32 unless
-// said otherwise.
+// How nodes of this folder are made (compute/plain/own_node) and read. Tensors are contiguous F32
+// unless said otherwise.
 #pragma once
 
-#include "compute/own_node.hpp"
+#include "compute/plain/own_node.hpp"
 
 #include <ggml.h>
 

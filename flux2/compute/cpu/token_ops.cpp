@@ -2,7 +2,7 @@
 
 #include "compute/cpu/instructions.hpp"
 #include "compute/cpu/lanes.hpp"
-#include "compute/own_node.hpp"
+#include "compute/plain/own_node.hpp"
 
 #include <algorithm>
 #include <array>

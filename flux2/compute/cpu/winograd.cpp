@@ -1,6 +1,6 @@
 #include "compute/cpu/winograd.hpp"
 
-#include "compute/cpu/kernel.hpp"
+#include "compute/cpu/filter.hpp"
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/node.hpp"
 #include "compute/cpu/panels.hpp"

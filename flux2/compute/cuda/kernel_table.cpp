@@ -5,8 +5,8 @@
 #include "compute/cuda/group_norm.hpp"
 #include "compute/cuda/pixels.hpp"
 #include "compute/cuda/token_ops.hpp"
-#include "compute/picture_nodes.hpp"
-#include "compute/token_nodes.hpp"
+#include "compute/plain/picture_nodes.hpp"
+#include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
 #include <iterator>

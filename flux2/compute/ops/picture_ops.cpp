@@ -1,12 +1,12 @@
-#include "compute/picture_ops.hpp"
+#include "compute/ops/picture_ops.hpp"
 
 #include "compute/cpu/attention.hpp"
 #include "compute/cpu/direct_conv.hpp"
 #include "compute/cpu/group_norm.hpp"
 #include "compute/cpu/winograd.hpp"
-#include "compute/ops.hpp"
-#include "compute/picture_nodes.hpp"
-#include "compute/token_nodes.hpp"
+#include "compute/ops/token_ops.hpp"
+#include "compute/plain/picture_nodes.hpp"
+#include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
 #include <cmath>

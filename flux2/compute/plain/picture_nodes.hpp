@@ -1,9 +1,9 @@
-// Operations on pictures as nodes of our own (compute/own_node). Pictures are [channels, w, h]: in
-// F32, or as what a convolution reads, in F16 times kHalfScale. The functions behind them are plain
-// C++: what a kernel must agree with.
+// Operations on pictures as nodes of our own (compute/plain/own_node). Pictures are [channels, w,
+// h]: in F32, or as what a convolution reads, in F16 times kHalfScale. The functions behind them
+// are plain C++: what a kernel must agree with.
 #pragma once
 
-#include "compute/own_node.hpp"
+#include "compute/plain/own_node.hpp"
 
 #include <ggml.h>
 

@@ -1,10 +1,10 @@
-// Operations on tokens as nodes of our own (compute/own_node): each does in one pass what takes
-// several of ggml's. x [width, n] and results are F32 or BF16, vectors F32. The functions behind
-// them are plain C++, in the order of the formula: what a kernel must agree with.
+// Operations on tokens as nodes of our own (compute/plain/own_node): each does in one pass what
+// takes several of ggml's. x [width, n] and results are F32 or BF16, vectors F32. The functions
+// behind them are plain C++, in the order of the formula: what a kernel must agree with.
 #pragma once
 
-#include "compute/ops.hpp"
-#include "compute/own_node.hpp"
+#include "compute/ops/token_ops.hpp"
+#include "compute/plain/own_node.hpp"
 
 #include <ggml.h>
 

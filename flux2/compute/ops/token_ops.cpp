@@ -1,10 +1,10 @@
-#include "compute/ops.hpp"
+#include "compute/ops/token_ops.hpp"
 
 #include "compute/cpu/attention.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
 #include "compute/cpu/q8_linear.hpp"
 #include "compute/cpu/token_ops.hpp"
-#include "compute/token_nodes.hpp"
+#include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // What convolutional networks do with pictures, in three forms: ggml's own operations on planes,
 // which run on every device; on CPUs code of ours (compute/cpu) and on NVIDIA GPUs nodes of ours
-// (compute/picture_nodes), which are many times faster and want the channels of a pixel side by
-// side. A Picture knows its form; callers never ask.
+// (compute/plain/picture_nodes), which are many times faster and want the channels of a pixel side
+// by side. A Picture knows its form; callers never ask.
 #pragma once
 
 #include "compute/graph.hpp"

@@ -1,4 +1,4 @@
-#include "compute/cpu/kernel.hpp"
+#include "compute/cpu/filter.hpp"
 
 #include "compute/cpu/node.hpp"
 #include "compute/cpu/panels.hpp"

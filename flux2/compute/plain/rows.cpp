@@ -1,4 +1,4 @@
-#include "compute/rows.hpp"
+#include "compute/plain/rows.hpp"
 
 #include <algorithm>
 

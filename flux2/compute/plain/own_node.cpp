@@ -1,4 +1,4 @@
-#include "compute/own_node.hpp"
+#include "compute/plain/own_node.hpp"
 
 #include <atomic>
 #include <new>

@@ -1,6 +1,6 @@
 // The steps all networks are made of. Each has up to three forms, which a graph's Form chooses
 // from: ggml's operations, which every device has; on CPUs some of our own (compute/cpu); on NVIDIA
-// GPUs our own nodes (compute/token_nodes). Shapes are ggml order, fastest first.
+// GPUs our own nodes (compute/plain/token_nodes). Shapes are ggml order, fastest first.
 #pragma once
 
 #include "compute/graph.hpp"

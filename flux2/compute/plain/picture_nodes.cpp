@@ -1,6 +1,6 @@
-#include "compute/picture_nodes.hpp"
+#include "compute/plain/picture_nodes.hpp"
 
-#include "compute/rows.hpp"
+#include "compute/plain/rows.hpp"
 
 #include <algorithm>
 #include <cmath>
