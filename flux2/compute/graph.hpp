@@ -56,7 +56,8 @@ class Graph {
     // Called before block i is computed; its weights must be in place afterwards.
     void set_before_block(std::function<void(size_t i)> before_block);
 
-    // Names a tensor worth comparing; keeps it when taps are wanted. Returns it.
+    // Marks a tensor worth comparing: when taps are wanted, it gets the name and is kept for
+    // read_taps(). Returns it.
     ggml_tensor* tap(const std::string& name, ggml_tensor* tensor);
 
     // Ends building: `output` is what read(output) will give. Throws out_of_memory.

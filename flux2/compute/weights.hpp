@@ -26,8 +26,9 @@ class Checkpoint;
 struct ModelTensor;
 
 struct WeightOptions {
-    // The type of matrices in memory; unset: as the file has them. F8, weights with
-    // scales in other tensors and F64 become BF16, BF16 and F32.
+    // The type of matrices in memory; unset: as the file has them. F8 and weights with scales in
+    // other tensors become BF16; these and BF16 become F16 where BF16 is slow
+    // (Backend::multiplies_bf16), as on Arm. F64 becomes F32.
     std::optional<TensorType> type;
     // Blocks stay in RAM and take turns on the device (compute/block_stream).
     bool stream_blocks = false;

@@ -1,6 +1,7 @@
 #include "models/tiny_autoencoder.hpp"
 
 #include "base/check.hpp"
+#include "compute/ops/picture_ops.hpp"
 #include "models/vae.hpp"
 
 #include <algorithm>
@@ -88,12 +89,12 @@ void load_network(Weights& w, bool has_encoder, TinyNetwork& n) {
 
 // ---- Graph ----
 
-// Kernels that come without a bias get zeros from one vector, which is as long as any needs.
+// Filters that come without a bias get zeros from one vector, which is as long as any needs.
 struct Zeros {
     ggml_tensor* vector;
 
-    Conv bias_for(Graph& g, ggml_tensor* kernel) const {
-        return {kernel, ggml_view_1d(g, vector, kernel->ne[3], 0)};
+    Conv bias_for(Graph& g, ggml_tensor* filter) const {
+        return {filter, ggml_view_1d(g, vector, filter->ne[3], 0)};
     }
 };
 
@@ -111,10 +112,9 @@ Picture block(Graph& g, const Block& w, const Zeros& zeros, Picture x) {
 }
 
 // pixels [w, h, 3] in -1..1 -> [w/8, h/8, latent channels]
-ggml_tensor* encode_graph(Graph& g, const TinyNetwork& n, const Zeros& zeros, ggml_tensor* pixels,
-                          PictureForm form) {
+ggml_tensor* encode_graph(Graph& g, const TinyNetwork& n, const Zeros& zeros, ggml_tensor* pixels) {
     const auto& e = n.encoder;
-    Picture x = conv(g, e.conv_in, from_planes(g, ggml_scale_bias(g, pixels, 0.5f, 0.5f), form));
+    Picture x = conv(g, e.conv_in, from_planes(g, ggml_scale_bias(g, pixels, 0.5f, 0.5f)));
     for (const Stage& stage : e.stages) {
         for (const Block& w : stage.blocks) {
             x = block(g, w, zeros, x);
@@ -127,11 +127,11 @@ ggml_tensor* encode_graph(Graph& g, const TinyNetwork& n, const Zeros& zeros, gg
 }
 
 // latents [w/8, h/8, latent channels] -> [w, h, 3] in -1..1
-ggml_tensor* decode_graph(Graph& g, const TinyNetwork& n, const Zeros& zeros, ggml_tensor* latents,
-                          PictureForm form) {
+ggml_tensor* decode_graph(Graph& g, const TinyNetwork& n, const Zeros& zeros,
+                          ggml_tensor* latents) {
     const auto& d = n.decoder;
     latents = ggml_scale(g, ggml_tanh(g, ggml_scale(g, latents, 1 / kClamp)), kClamp);
-    Picture x = relu(g, conv(g, d.conv_in, from_planes(g, latents, form)));
+    Picture x = relu(g, conv(g, d.conv_in, from_planes(g, latents)));
     for (const Stage& stage : d.stages) {
         for (const Block& w : stage.blocks) {
             x = block(g, w, zeros, x);
@@ -146,7 +146,8 @@ ggml_tensor* decode_graph(Graph& g, const TinyNetwork& n, const Zeros& zeros, gg
 }  // namespace
 
 struct TinyAutoencoder::Plan {
-    Plan(const Backend& backend, size_t max_nodes) : graph(backend, max_nodes) {}
+    Plan(const Backend& backend, size_t max_nodes, const Form& form)
+        : graph(backend, max_nodes, form) {}
 
     Graph graph;
     bool decoding = false;
@@ -167,8 +168,7 @@ TinyAutoencoder::TinyAutoencoder(const Backend& backend, const TinyAutoencoderSi
     load_network(weights_, sizes_.has_encoder, *network_);
     // Whoever asks for F32 does not want pixels in F16.
     const bool suits_cuda = options.type != TensorType::f32 && sizes_.width % kChannelsAtOnce == 0;
-    form_ = picture_form(backend) == PictureForm::cuda && !suits_cuda ? PictureForm::stock
-                                                                      : picture_form(backend);
+    form_ = choose_picture_form(backend, suits_cuda);
     weights_.load();
 }
 
@@ -180,15 +180,15 @@ TinyAutoencoder::Plan& TinyAutoencoder::plan_for(bool decoding, const std::array
     }
     constexpr size_t kMaxNodes = 1024;
     plan_.reset();
-    auto plan = std::make_unique<Plan>(backend_, kMaxNodes);
+    auto plan = std::make_unique<Plan>(backend_, kMaxNodes, form_);
     plan->decoding = decoding;
     plan->input_ne = ne;
     Graph& g = plan->graph;
     const int64_t n_zeros = std::max(sizes_.width, sizes_.pool_width);
     const Zeros zeros = {g.input_f32("zeros", {n_zeros})};
     plan->input = g.input_f32("input", {ne[0], ne[1], ne[2]});
-    plan->output = decoding ? decode_graph(g, *network_, zeros, plan->input, form_)
-                            : encode_graph(g, *network_, zeros, plan->input, form_);
+    plan->output = decoding ? decode_graph(g, *network_, zeros, plan->input)
+                            : encode_graph(g, *network_, zeros, plan->input);
     g.finish(plan->output);
     if (!backend_.measures_only()) {
         g.set(zeros.vector, std::vector<float>(static_cast<size_t>(n_zeros)));

@@ -5,7 +5,6 @@
 
 #include "base/host_tensor.hpp"
 #include "compute/graph.hpp"
-#include "compute/ops/picture_ops.hpp"
 #include "compute/weights.hpp"
 #include "networks/sizes.hpp"
 
@@ -53,7 +52,7 @@ class TinyAutoencoder {
     const Backend& backend_;
     TinyAutoencoderSizes sizes_;
     Weights weights_;
-    PictureForm form_ = PictureForm::stock;
+    Form form_;
     std::unique_ptr<TinyNetwork> network_;
     std::unique_ptr<Plan> plan_;
 };

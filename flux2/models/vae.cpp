@@ -156,9 +156,9 @@ Picture mid(Graph& g, const Mid& w, Picture x) {
 }
 
 // pixels [w, h, 3] -> the means [w/8, h/8, latent channels]
-ggml_tensor* encode_graph(Graph& g, const VaeNetwork& n, ggml_tensor* pixels, PictureForm form) {
+ggml_tensor* encode_graph(Graph& g, const VaeNetwork& n, ggml_tensor* pixels) {
     const auto& e = n.encoder;
-    Picture x = conv(g, e.conv_in, from_planes(g, pixels, form));
+    Picture x = conv(g, e.conv_in, from_planes(g, pixels));
     for (const Level& level : e.down) {
         for (const Resnet& block : level.blocks) {
             x = resnet(g, block, x);
@@ -177,9 +177,9 @@ ggml_tensor* encode_graph(Graph& g, const VaeNetwork& n, ggml_tensor* pixels, Pi
 }
 
 // latents [w/8, h/8, latent channels] -> [w, h, 3]
-ggml_tensor* decode_graph(Graph& g, const VaeNetwork& n, ggml_tensor* latents, PictureForm form) {
+ggml_tensor* decode_graph(Graph& g, const VaeNetwork& n, ggml_tensor* latents) {
     const auto& d = n.decoder;
-    Picture x = conv(g, d.post_quant_conv, from_planes(g, latents, form));
+    Picture x = conv(g, d.post_quant_conv, from_planes(g, latents));
     x = mid(g, d.mid, conv(g, d.conv_in, x));
     for (size_t level = d.up.size(); level-- > 0;) {
         for (const Resnet& block : d.up[level].blocks) {
@@ -213,7 +213,8 @@ int64_t widest_level(const VaeSizes& sizes, const std::string& file) {
 }  // namespace
 
 struct Vae::Plan {
-    Plan(const Backend& backend, size_t max_nodes) : graph(backend, max_nodes) {}
+    Plan(const Backend& backend, size_t max_nodes, const Form& form)
+        : graph(backend, max_nodes, form) {}
 
     Graph graph;
     bool decoding = false;
@@ -237,8 +238,7 @@ Vae::Vae(const Backend& backend, const VaeSizes& sizes, const Checkpoint& checkp
     const int64_t widest = widest_level(sizes_, weights_.file());
     // Whoever asks for F32 does not want pixels in F16.
     const bool suits_cuda = options.type != TensorType::f32 && widest <= kMostCudaChannels;
-    form_ = picture_form(backend) == PictureForm::cuda && !suits_cuda ? PictureForm::stock
-                                                                      : picture_form(backend);
+    form_ = choose_picture_form(backend, suits_cuda);
     weights_.load();
 }
 
@@ -252,13 +252,13 @@ Vae::Plan& Vae::plan_for(bool decoding, const std::array<int64_t, 4>& ne) {
     constexpr int64_t kSlicesMargin = 64;
     const int64_t pixels = ne[0] * ne[1];
     auto plan = std::make_unique<Plan>(
-        backend_, static_cast<size_t>(2048 + 8 * (pixels / 1024 + kSlicesMargin)));
+        backend_, static_cast<size_t>(2048 + 8 * (pixels / 1024 + kSlicesMargin)), form_);
     plan->decoding = decoding;
     plan->input_ne = ne;
     Graph& g = plan->graph;
     plan->input = g.input_f32("input", {ne[0], ne[1], ne[2]});
-    plan->output = decoding ? decode_graph(g, *network_, plan->input, form_)
-                            : encode_graph(g, *network_, plan->input, form_);
+    plan->output = decoding ? decode_graph(g, *network_, plan->input)
+                            : encode_graph(g, *network_, plan->input);
     g.finish(plan->output);
     plan_ = std::move(plan);
     return *plan_;

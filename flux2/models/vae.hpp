@@ -4,7 +4,6 @@
 
 #include "base/host_tensor.hpp"
 #include "compute/graph.hpp"
-#include "compute/ops/picture_ops.hpp"
 #include "compute/weights.hpp"
 #include "networks/sizes.hpp"
 
@@ -51,7 +50,7 @@ class Vae {
     VaeSizes sizes_;
     HostTensor mean_, deviation_;  // of the latent channels
     Weights weights_;
-    PictureForm form_ = PictureForm::stock;
+    Form form_;
     std::unique_ptr<VaeNetwork> network_;
     std::unique_ptr<Plan> plan_;
 };

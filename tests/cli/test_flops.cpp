@@ -64,14 +64,14 @@ TEST_CASE("attention costs scores and sums, and is no plain multiply") {
     CHECK(!raw_seconds(s.backend, work, /*repacks=*/true));
 }
 
-// A kernel of 3x3 in steps of 2 fits 4 times into 10 columns and 3 times into 8 rows.
+// A filter of 3x3 in steps of 2 fits 4 times into 10 columns and 3 times into 8 rows.
 constexpr int kConvFlops = 2 * (3 * 3 * 4) * 6 * (4 * 3);
 
-TEST_CASE("a convolution costs what its kernel costs at every pixel it makes") {
+TEST_CASE("a convolution costs what its filter costs at every pixel it makes") {
     Sketch s;
-    ggml_tensor* kernel = s.tensor(GGML_TYPE_F16, 3, 3, 4, 6);
+    ggml_tensor* filter = s.tensor(GGML_TYPE_F16, 3, 3, 4, 6);
     ggml_tensor* x = s.tensor(GGML_TYPE_F32, 10, 8, 4);
-    const Work work = s.work(ggml_conv_2d_direct(s.graph, kernel, x, 2, 2, 0, 0, 1, 1));
+    const Work work = s.work(ggml_conv_2d_direct(s.graph, filter, x, 2, 2, 0, 0, 1, 1));
     CHECK(work.flops == kConvFlops);
     REQUIRE(work.mat_muls.size() == 1);
     CHECK(work.mat_muls.begin()->first == MatMul{GGML_TYPE_F16, 3 * 3 * 4, 6, 4 * 3});
@@ -79,9 +79,9 @@ TEST_CASE("a convolution costs what its kernel costs at every pixel it makes") {
 
 TEST_CASE("a convolution by way of im2col costs the same") {
     Sketch s;
-    ggml_tensor* kernel = s.tensor(GGML_TYPE_F16, 3, 3, 4, 6);
+    ggml_tensor* filter = s.tensor(GGML_TYPE_F16, 3, 3, 4, 6);
     ggml_tensor* x = s.tensor(GGML_TYPE_F32, 10, 8, 4);
-    CHECK(s.work(ggml_conv_2d(s.graph, kernel, x, 2, 2, 0, 0, 1, 1)).flops == kConvFlops);
+    CHECK(s.work(ggml_conv_2d(s.graph, filter, x, 2, 2, 0, 0, 1, 1)).flops == kConvFlops);
 }
 
 TEST_CASE("every type has a raw speed, and shapes that hardly matter are not timed") {

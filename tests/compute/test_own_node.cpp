@@ -54,8 +54,10 @@ TEST_CASE("a lack of memory in any thread of a node reaches whoever computes, an
         Graph graph(backend, kMaxNodes);
         ggml_tensor* x = graph.input_f32("x", {8});
         const std::array<int64_t, 4> ne = {8, 1, 1, 1};
-        ggml_tensor* y = own_node(graph, {"fails", GGML_TYPE_F32, ne}, {x}, function);
-        graph.finish(own_node(graph, {"later", GGML_TYPE_F32, ne}, {y}, count_call));
+        const OwnOperation fails = {"fails", function};
+        const OwnOperation later = {"later", count_call};
+        ggml_tensor* y = own_node(graph, {fails, {}, ne}, {x});
+        graph.finish(own_node(graph, {later, {}, ne}, {y}));
         fill_inputs(graph, {x});
         n_later_calls = 0;
         check_lacks_memory(graph);
@@ -66,12 +68,12 @@ TEST_CASE("a lack of memory in any thread of a node reaches whoever computes, an
 TEST_CASE("a convolution without room for its tiles fails, and succeeds once there is some") {
     const Backend backend("CPU", 2);
     Graph graph(backend, kMaxNodes);
-    ggml_tensor* kernel = graph.input_f32("kernel", {3, 3, 64, 64});
+    ggml_tensor* filter = graph.input_f32("filter", {3, 3, 64, 64});
     ggml_tensor* bias = graph.input_f32("bias", {64});
     ggml_tensor* x = graph.input_f32("x", {64, 32, 32});
-    ggml_tensor* y = cpu::winograd_conv(graph, kernel, bias, x, nullptr, 1);
+    ggml_tensor* y = cpu::winograd_conv(graph, filter, bias, x, nullptr, 1);
     graph.finish(y);
-    fill_inputs(graph, {kernel, bias, x});
+    fill_inputs(graph, {filter, bias, x});
     {
         constexpr size_t kLessThanTiles = 64 << 10;
         const test::AllocationLimit limit(kLessThanTiles);
@@ -88,7 +90,7 @@ TEST_CASE("a plain form without room for a row fails likewise") {
     constexpr int64_t kWidth = 32768;
     ggml_tensor* w = graph.input_f32("w", {kWidth, 8});
     ggml_tensor* x = graph.input_f32("x", {kWidth, 4});
-    ggml_tensor* y = own::linear(graph, w, x, GGML_TYPE_F32);
+    ggml_tensor* y = own::linear(graph, w, x, {GGML_TYPE_F32});
     graph.finish(y);
     fill_inputs(graph, {w, x});
     {

@@ -1,9 +1,9 @@
 // Both forms of every operation on pictures must agree, and small cases with numbers worked out by
 // hand.
-#include "compute/cpu/attention.hpp"
-#include "compute/cpu/filter.hpp"
 #include "compute/cpu/lanes.hpp"
 #include "compute/ops/picture_ops.hpp"
+#include "compute/plain/picture_nodes.hpp"
+#include "compute/plain/token_nodes.hpp"
 
 #include <doctest/doctest.h>
 
@@ -22,8 +22,8 @@ using Values = std::vector<float>;
 // A graph with constants, computed once.
 class Workbench {
   public:
-    Workbench(PictureForm form, int n_threads)
-        : form_(form), backend_("CPU", n_threads), graph_(backend_, 256) {}
+    Workbench(Operations operations, int n_threads)
+        : backend_("CPU", n_threads), graph_(backend_, 256, {.operations = operations}) {}
 
     Graph& graph() { return graph_; }
 
@@ -35,7 +35,7 @@ class Workbench {
         return tensor;
     }
     Picture picture(std::array<int64_t, 4> ne, const Values& values) {
-        return from_planes(graph_, constant(GGML_TYPE_F32, ne, values), form_);
+        return from_planes(graph_, constant(GGML_TYPE_F32, ne, values));
     }
     HostTensor compute(const Picture& result) {
         ggml_tensor* output = to_planes(graph_, result);
@@ -55,7 +55,6 @@ class Workbench {
     }
 
   private:
-    PictureForm form_;
     Backend backend_;
     Graph graph_;
     std::vector<std::pair<ggml_tensor*, Values>> constants_;
@@ -101,11 +100,11 @@ const std::vector<Case> kCases = {
 
 using ConvOp = std::function<Picture(Workbench&, const Conv&, const Picture& x)>;
 
-HostTensor run_conv(const Case& c, int64_t size, PictureForm form, const ConvOp& op) {
-    const bool stock = form == PictureForm::stock;
-    Workbench bench(form, stock ? 1 : c.n_threads);
+HostTensor run_conv(const Case& c, int64_t size, Operations operations, const ConvOp& op) {
+    const bool stock = operations == Operations::stock;
+    Workbench bench(operations, stock ? 1 : c.n_threads);
     const auto n = c.in * size * size;
-    // ggml rounds pixels to F16 when a kernel is F16; the CPU form does not, so F32 is its measure.
+    // ggml rounds pixels to F16 when a filter is F16; the CPU form does not, so F32 is its measure.
     const Conv w{bench.constant(stock ? GGML_TYPE_F32 : c.type, {size, size, c.in, c.out},
                                 random_values(n * c.out, 1, 0, 1 / std::sqrt(float(n)))),
                  bench.constant(GGML_TYPE_F32, {c.out, 1, 1, 1}, random_values(c.out, 2))};
@@ -123,8 +122,8 @@ void compare_convs(int64_t size, int64_t least, const ConvOp& op) {
         CAPTURE(c.in);
         CAPTURE(c.out);
         // Winograd's transforms err by 1e-6 and 2e-6 of the result at 64 and 512 channels.
-        CHECK(relative_error(run_conv(c, size, PictureForm::cpu, op),
-                             run_conv(c, size, PictureForm::stock, op)) < 4e-6);
+        CHECK(relative_error(run_conv(c, size, Operations::cpu, op),
+                             run_conv(c, size, Operations::stock, op)) < 4e-6);
     }
 }
 
@@ -138,7 +137,7 @@ TEST_CASE("both forms of a convolution agree") {
 
 TEST_CASE("both forms of a convolution added to a picture agree") {
     const ConvOp op = [](Workbench& b, const Conv& w, const Picture& x) {
-        const bool stock = x.form == PictureForm::stock;
+        const bool stock = b.graph().form().operations == Operations::stock;
         const int64_t width = x.tensor->ne[stock ? 0 : 1];
         const int64_t height = x.tensor->ne[stock ? 1 : 2];
         const int64_t out = w.bias->ne[0];
@@ -162,10 +161,10 @@ TEST_CASE("both forms of a convolution of the doubled picture agree") {
     });
 }
 
-TEST_CASE("a convolution of counted pixels gives the sums under the kernel") {
-    for (const PictureForm form : {PictureForm::stock, PictureForm::cpu}) {
-        Workbench bench(form, 2);
-        // 1 2 3    kernel 1 0 0   the pixel up and to the left, plus twice the one to the right,
+TEST_CASE("a convolution of counted pixels gives the sums under the filter") {
+    for (const Operations operations : {Operations::stock, Operations::cpu}) {
+        Workbench bench(operations, 2);
+        // 1 2 3    filter 1 0 0   the pixel up and to the left, plus twice the one to the right,
         // 4 5 6           0 0 2   plus a bias of 0.5
         //                 0 0 0
         const Conv w{
@@ -190,8 +189,8 @@ struct NormCase {
 
 using NormOp = std::function<Picture(Graph&, const GroupNorm&, const Picture& x)>;
 
-HostTensor run_norm(const NormCase& c, PictureForm form, const NormOp& op) {
-    Workbench bench(form, c.n_threads);
+HostTensor run_norm(const NormCase& c, Operations operations, const NormOp& op) {
+    Workbench bench(operations, c.n_threads);
     const GroupNorm w{
         bench.constant(GGML_TYPE_F32, {c.channels, 1, 1, 1}, random_values(c.channels, 5)),
         bench.constant(GGML_TYPE_F32, {c.channels, 1, 1, 1}, random_values(c.channels, 6)),
@@ -207,7 +206,7 @@ TEST_CASE("both forms of a group norm agree") {
         [](Graph& g, const GroupNorm& w, const Picture& x) { return group_norm_silu(g, w, x); },
         [](Graph& g, const GroupNorm& w, const Picture& x) {
             // In place of something the graph may overwrite, unlike its input.
-            const Picture copy{ggml_cont(g, x.tensor), x.form};
+            const Picture copy{ggml_cont(g, x.tensor)};
             return group_norm_silu(g, w, copy, /*in_place=*/true);
         },
     };
@@ -217,14 +216,15 @@ TEST_CASE("both forms of a group norm agree") {
             CAPTURE(c.channels);
             // Taking off a mean of 100 loses two digits.
             const double limit = c.mean == 0 ? 1e-6 : 1e-5;
-            CHECK(relative_error(run_norm(c, PictureForm::cpu, op),
-                                 run_norm(c, PictureForm::stock, op)) < limit);
+            CHECK(relative_error(run_norm(c, Operations::cpu, op),
+                                 run_norm(c, Operations::stock, op)) < limit);
         }
     }
 }
 
-HostTensor run_attention(int64_t w, int64_t h, int64_t channels, int n_threads, PictureForm form) {
-    Workbench bench(form, n_threads);
+HostTensor run_attention(int64_t w, int64_t h, int64_t channels, int n_threads,
+                         Operations operations) {
+    Workbench bench(operations, n_threads);
     const auto part = [&](unsigned seed) {
         // Scores of some 4 standard deviations: one key in many counts.
         return bench.picture({w, h, channels, 1}, random_values(w * h * channels, seed, 0, 2));
@@ -238,9 +238,9 @@ TEST_CASE("both forms of attention agree") {
     } cases[] = {{1, 1, 16}, {3, 7, 40}, {24, 22, 64}, {41, 29, 32}};
     for (const auto& c : cases) {
         CAPTURE(c.w);
-        const HostTensor stock = run_attention(c.w, c.h, c.channels, 2, PictureForm::stock);
+        const HostTensor stock = run_attention(c.w, c.h, c.channels, 2, Operations::stock);
         for (const int n_threads : {1, 3}) {
-            CHECK(relative_error(run_attention(c.w, c.h, c.channels, n_threads, PictureForm::cpu),
+            CHECK(relative_error(run_attention(c.w, c.h, c.channels, n_threads, Operations::cpu),
                                  stock) < 2e-6);
         }
     }
@@ -256,17 +256,28 @@ TEST_CASE("exponentials are right to the last bits, and finite") {
     CHECK(std::isfinite(cpu::exp_of(std::numeric_limits<float>::max())));
 }
 
-TEST_CASE("the CPU's convolutions and attention can be told from other nodes") {
-    Workbench bench(PictureForm::cpu, 1);
-    Graph& g = bench.graph();
-    const Conv w{bench.constant(GGML_TYPE_F16, {3, 3, 8, 8}, {}),
-                 bench.constant(GGML_TYPE_F32, {8, 1, 1, 1}, {})};
-    const Picture y = conv(g, w, bench.picture({4, 4, 8, 1}, {}));
-    CHECK(cpu::kernel_of(y.tensor) == w.weight);
-    CHECK(!cpu::is_attention(y.tensor));
-    const Picture z = pixel_attention(g, y, y, y);
-    CHECK(cpu::is_attention(z.tensor->src[0]));
-    CHECK(cpu::kernel_of(z.tensor->src[0]) == nullptr);
+TEST_CASE("nodes of our own can be told apart in every form, whatever they are called") {
+    for (const Operations operations : {Operations::cpu, Operations::cuda}) {
+        Workbench bench(operations, 1);
+        Graph& g = bench.graph();
+        const Conv w{bench.constant(GGML_TYPE_F16, {3, 3, 8, 8}, {}),
+                     bench.constant(GGML_TYPE_F32, {8, 1, 1, 1}, {})};
+        const Picture y = conv(g, w, bench.picture({4, 4, 8, 1}, {}));
+        ggml_set_name(y.tensor, "picture");
+        CHECK(operation_of(y.tensor) == &own::kConv);
+        CHECK(y.tensor->src[1]->src[0] == w.weight);
+        CHECK(has_plain_form(y.tensor) == (operations == Operations::cuda));
+        CHECK(operation_name(y.tensor) == (operations == Operations::cuda ? "conv" : "cpu conv"));
+        ggml_tensor* sum = ggml_add(g, y.tensor, y.tensor);
+        CHECK(operation_of(sum) == nullptr);
+        CHECK(!has_plain_form(sum));
+        CHECK(operation_name(sum) == "ADD");
+    }
+    Workbench bench(Operations::cpu, 1);
+    const Picture x = bench.picture({4, 4, 8, 1}, {});
+    const Picture z = pixel_attention(bench.graph(), x, x, x);
+    CHECK(operation_of(z.tensor->src[0]) == &own::kAttention);
+    CHECK(params_of<own::AttentionParams>(z.tensor->src[0]).n_keys == 4 * 4);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "base/random.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
 #include "compute/cpu/q8_linear.hpp"
+#include "compute/plain/token_nodes.hpp"
 
 #include <doctest/doctest.h>
 #include <ggml.h>
@@ -62,7 +63,8 @@ std::vector<float> compute(const Case& c, const std::vector<float>& weights,
     ggml_tensor* view =
         ggml_view_2d(g, wide, c.in, c.n, wide->nb[1], static_cast<size_t>(c.in) * sizeof(float));
     ggml_tensor* y = cpu::linear_q8(g, w, view);
-    CHECK(cpu::q8_matrix_of(y) == w);
+    CHECK(operation_of(y) == &own::kLinear);
+    CHECK(y->src[0] == w);
     g.finish(y);
     std::vector<float> gaps;
     for (int64_t i = 0; i < c.n; ++i) {

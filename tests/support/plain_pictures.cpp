@@ -15,10 +15,10 @@ void PlainWeights::add_conv(const std::string& name, int64_t in, int64_t out, in
                             bool bias) {
     const double fair = std::sqrt(3.0 / static_cast<double>(in * size * size));
     const auto scale = static_cast<float>(std::exp2(std::round(std::log2(fair))));
-    Tensor& kernel = tensors_[name + ".weight"];
-    kernel.shape = {size, size, in, out};
-    kernel.values.resize(static_cast<size_t>(size * size * in * out));
-    for (float& value : kernel.values) {
+    Tensor& filter = tensors_[name + ".weight"];
+    filter.shape = {size, size, in, out};
+    filter.values.resize(static_cast<size_t>(size * size * in * out));
+    for (float& value : filter.values) {
         value = draw() * scale;
     }
     if (bias) {
@@ -62,7 +62,7 @@ std::vector<TestTensor> PlainWeights::under(
 
 namespace {
 
-// Adds plane `from` of x, seen by one tap of a kernel, times a weight.
+// Adds plane `from` of x, seen by one tap of a filter, times a weight.
 void add_tap(const Planes& x, int64_t from, int64_t dx, int64_t dy, int stride, double weight,
              Planes& y, int64_t to) {
     for (int64_t row = 0; row < y.h; ++row) {
@@ -82,10 +82,10 @@ void add_tap(const Planes& x, int64_t from, int64_t dx, int64_t dy, int stride, 
 }  // namespace
 
 Planes plain_conv(const PlainWeights& w, const std::string& name, const Planes& x, int stride) {
-    const PlainWeights::Tensor& kernel = w.get(name + ".weight");
+    const PlainWeights::Tensor& filter = w.get(name + ".weight");
     const PlainWeights::Tensor* bias = w.find(name + ".bias");
-    const int64_t size = kernel.shape[0];
-    Planes y(x.w / stride, x.h / stride, kernel.shape[3]);
+    const int64_t size = filter.shape[0];
+    Planes y(x.w / stride, x.h / stride, filter.shape[3]);
     size_t next = 0;
     for (int64_t out = 0; out < y.channels; ++out) {
         for (int64_t i = 0; bias != nullptr && i < y.w * y.h; ++i) {
@@ -94,7 +94,7 @@ Planes plain_conv(const PlainWeights& w, const std::string& name, const Planes& 
         for (int64_t in = 0; in < x.channels; ++in) {
             for (int64_t tap = 0; tap < size * size; ++tap) {
                 add_tap(x, in, tap % size - size / 2, tap / size - size / 2, stride,
-                        static_cast<double>(kernel.values[next++]), y, out);
+                        static_cast<double>(filter.values[next++]), y, out);
             }
         }
     }

@@ -36,7 +36,7 @@ struct Planes {
 // exactly.
 class PlainWeights {
   public:
-    // Kernel [out, in, size, size]; values such that results are about as large as inputs.
+    // Filter [out, in, size, size]; values such that results are about as large as inputs.
     void add_conv(const std::string& name, int64_t in, int64_t out, int64_t size, bool bias = true);
     void add_norm(const std::string& name, int64_t n);
     void add_vector(const std::string& name, int64_t n, float middle, float spread);
@@ -59,7 +59,7 @@ class PlainWeights {
     uint32_t state_ = 1;
 };
 
-// Zeros lie around x. With stride 2 the kernel's centre falls on every second pixel.
+// Zeros lie around x. With stride 2 the filter's centre falls on every second pixel.
 Planes plain_conv(const PlainWeights& w, const std::string& name, const Planes& x, int stride = 1);
 Planes plain_group_norm(const PlainWeights& w, const std::string& name, const Planes& x,
                         int n_groups, double eps);

@@ -23,7 +23,7 @@ struct MatMul {
 
 struct Work {
     double flops = 0;
-    // How often each multiply occurs. Convolutions are in here as the multiply that a kernel
+    // How often each multiply occurs. Convolutions are in here as the multiply that a filter
     // unrolled to a matrix would need; attention, which is not made of plain multiplies, is not.
     std::map<MatMul, int64_t> mat_muls;
 };

@@ -1,5 +1,6 @@
 #include "measure/profile.hpp"
 
+#include "compute/plain/own_node.hpp"
 #include "measure/flops.hpp"
 
 #include <algorithm>
@@ -65,8 +66,8 @@ void Profile::Cost::add(const Cost& other) {
 
 void Profile::add(const ggml_tensor& result, double seconds) {
     if (computes(result.op)) {
-        kinds_[result.op == GGML_OP_CUSTOM ? result.name : ggml_op_desc(&result)][describe(result)]
-            .add({1, seconds, work_of({&result}).flops, bytes_touched(result)});
+        kinds_[operation_name(&result)][describe(result)].add(
+            {1, seconds, work_of({&result}).flops, bytes_touched(result)});
     }
 }
 

@@ -23,8 +23,7 @@ using Shape = std::array<int64_t, 4>;
 // A graph whose inputs are random, the same for every form of it.
 class Trial {
   public:
-    Trial(const Backend& backend, const Form& form)
-        : graph_(backend, kMaxNodes, form), picture_form_(picture_form(form.operations)) {}
+    Trial(const Backend& backend, const Form& form) : graph_(backend, kMaxNodes, form) {}
 
     Graph& graph() { return graph_; }
 
@@ -66,7 +65,7 @@ class Trial {
     }
 
     Picture picture(const Shape& planes, float size = 1) {
-        return from_planes(graph_, input(planes, size), picture_form_);
+        return from_planes(graph_, input(planes, size));
     }
 
     HostTensor compute(ggml_tensor* result) {
@@ -89,18 +88,6 @@ class Trial {
   private:
     static constexpr size_t kMaxNodes = 512;
 
-    static PictureForm picture_form(Operations operations) {
-        switch (operations) {
-            case Operations::cuda:
-                return PictureForm::cuda;
-            case Operations::cpu:
-                return PictureForm::cpu;
-            case Operations::stock:
-                break;
-        }
-        return PictureForm::stock;
-    }
-
     static void set(ggml_tensor* tensor, const std::vector<float>& values) {
         const auto n = static_cast<int64_t>(values.size());
         std::vector<std::byte> bytes(ggml_nbytes(tensor));
@@ -120,7 +107,6 @@ class Trial {
     }
 
     Graph graph_;
-    PictureForm picture_form_;
     std::vector<std::pair<ggml_tensor*, std::vector<float>>> inputs_;
     std::vector<std::pair<ggml_tensor*, std::vector<int32_t>>> positions_;
 };
@@ -305,8 +291,8 @@ void add_attention_cases(std::vector<Case>& cases) {
     }
 }
 
-Conv random_conv(Trial& t, int64_t kernel, int64_t in, int64_t out) {
-    return {t.input({kernel, kernel, in, out}, 0.1f, GGML_TYPE_F16), t.input({out, 1, 1, 1})};
+Conv random_conv(Trial& t, int64_t size, int64_t in, int64_t out) {
+    return {t.input({size, size, in, out}, 0.1f, GGML_TYPE_F16), t.input({out, 1, 1, 1})};
 }
 
 void add_picture_cases(std::vector<Case>& cases) {
@@ -320,9 +306,9 @@ void add_picture_cases(std::vector<Case>& cases) {
         cases.push_back(
             {name, shape, build_planes, size > 1 ? Operations::cpu : Operations::stock});
     };
-    const auto conv_to = [](int64_t kernel, int64_t in, int64_t out) {
+    const auto conv_to = [](int64_t size, int64_t in, int64_t out) {
         return [=](Trial& t, const Picture& x) {
-            return conv(t.graph(), random_conv(t, kernel, in, out), x);
+            return conv(t.graph(), random_conv(t, size, in, out), x);
         };
     };
     add("conv", "3x3, 3 to 32", {37, 23, 3, 1}, 1, conv_to(3, 3, 32));

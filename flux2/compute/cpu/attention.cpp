@@ -3,8 +3,9 @@
 #include "compute/cpu/attention_parts.hpp"
 #include "compute/cpu/instructions.hpp"
 #include "compute/cpu/lanes.hpp"
-#include "compute/cpu/node.hpp"
 #include "compute/cpu/panels.hpp"
+#include "compute/cpu/values.hpp"
+#include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -113,7 +114,7 @@ class Strip {
           k_(dst->src[1]),
           v_(dst->src[2]),
           mask_(dst->src[3]),
-          n_keys_(n_keys_of(dst)),
+          n_keys_(params_of<own::AttentionParams>(dst).n_keys),
           width_(v_->ne[2] * kPanel),
           scores_(scratch(kQueries * kKeys)),
           sums_(scratch(kQueries * width_)) {}
@@ -219,28 +220,21 @@ void attend(ggml_tensor* dst, int ith, int nth, void*) {
     run_strips<Strip>(dst, kQueries, ith, nth);
 }
 
+const OwnOperation kPackKeys = {"cpu pack keys", pack_keys};
+const OwnOperation kPackValues = {"cpu pack values", pack_values};
+
 }  // namespace
 
 ggml_tensor* attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                        ggml_tensor* mask) {
     const int64_t n_keys = k->ne[2];
     const int64_t n_heads = k->ne[1];
-    ggml_tensor* keys =
-        node(g, "cpu pack keys", {kPanel, k->ne[0], round_up(n_keys, kPanel) / kPanel, n_heads},
-             {k}, pack_keys);
-    ggml_tensor* value_panels =
-        node(g, "cpu pack values", {kPanel, n_keys, round_up(v->ne[0], kPanel) / kPanel, n_heads},
-             {v}, pack_values);
-    const std::array<int64_t, 4> ne = {q->ne[0] * q->ne[1], q->ne[2], 1, 1};
-    return node(g, kAttentionName, ne, {q, keys, value_panels, mask}, attend);
-}
-
-bool is_attention(const ggml_tensor* node) {
-    return has_name(node, kAttentionName);
-}
-
-double attention_flops(const ggml_tensor* node) {
-    return 4 * static_cast<double>(ggml_nelements(node)) * static_cast<double>(n_keys_of(node));
+    const int64_t key_panels = round_up(n_keys, kPanel) / kPanel;
+    const int64_t value_panels = round_up(v->ne[0], kPanel) / kPanel;
+    const own::PackedKeys packed = {
+        own_node(g, {kPackKeys, {}, {kPanel, k->ne[0], key_panels, n_heads}}, {k}),
+        own_node(g, {kPackValues, {}, {kPanel, n_keys, value_panels, n_heads}}, {v})};
+    return own::attention(g, {.q = q, .k = k, .v = v, .mask = mask}, {.function = attend}, packed);
 }
 
 }  // namespace flux2::cpu

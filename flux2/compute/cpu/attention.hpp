@@ -18,8 +18,4 @@ ggml_tensor* attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
 // and the softmax stay in F32. Only where has_matrix_tiles() (compute/cpu/matrix_tiles).
 ggml_tensor* attention_16bit(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v);
 
-// Whether a node is one of these.
-bool is_attention(const ggml_tensor* node);
-double attention_flops(const ggml_tensor* node);
-
 }  // namespace flux2::cpu

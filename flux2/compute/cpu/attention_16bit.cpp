@@ -2,7 +2,8 @@
 #include "compute/cpu/attention_parts.hpp"
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
-#include "compute/cpu/node.hpp"
+#include "compute/cpu/values.hpp"
+#include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -101,7 +102,7 @@ class Strip {
           q_(dst->src[0]),
           k_(dst->src[1]),
           v_(dst->src[2]),
-          n_keys_(n_keys_of(dst)),
+          n_keys_(params_of<own::AttentionParams>(dst).n_keys),
           inner_(round_up(q_->ne[0], kGroup)),
           queries_(static_cast<size_t>(kQueries * 2 * inner_)),
           scores_(scratch(kQueries * kKeys)),
@@ -214,20 +215,23 @@ void attend(ggml_tensor* dst, int ith, int nth, void*) {
     run_strips<Strip>(dst, kQueries, ith, nth);
 }
 
+const OwnOperation kPackKeys = {"cpu pack keys", pack_keys};
+const OwnOperation kPackValues = {"cpu pack values", pack_values};
+
 }  // namespace
 
 ggml_tensor* attention_16bit(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {
     const int64_t n_keys = round_up(k->ne[2], kTileColumns);
-    ggml_tensor* keys = node(g, "cpu pack keys",
-                             {kTileColumns, 2 * round_up(k->ne[0], kGroup) + kScaleBytes,
-                              n_keys / kTileColumns, k->ne[1]},
-                             {k}, pack_keys, GGML_TYPE_I8);
-    ggml_tensor* value_panels =
-        node(g, "cpu pack values",
-             {kTileColumns, n_keys, round_up(v->ne[0], kTileColumns) / kTileColumns, v->ne[1]}, {v},
-             pack_values, GGML_TYPE_BF16);
-    const std::array<int64_t, 4> ne = {q->ne[0] * q->ne[1], q->ne[2], 1, 1};
-    return node(g, kAttentionName, ne, {q, keys, value_panels}, attend);
+    const int64_t key_bytes = 2 * round_up(k->ne[0], kGroup) + kScaleBytes;
+    const int64_t value_panels = round_up(v->ne[0], kTileColumns) / kTileColumns;
+    const own::PackedKeys packed = {
+        own_node(
+            g,
+            {kPackKeys, {GGML_TYPE_I8}, {kTileColumns, key_bytes, n_keys / kTileColumns, k->ne[1]}},
+            {k}),
+        own_node(g, {kPackValues, {GGML_TYPE_BF16}, {kTileColumns, n_keys, value_panels, v->ne[1]}},
+                 {v})};
+    return own::attention(g, {.q = q, .k = k, .v = v}, {.function = attend}, packed);
 }
 
 }  // namespace flux2::cpu

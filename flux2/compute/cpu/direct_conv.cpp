@@ -2,8 +2,9 @@
 
 #include "compute/cpu/filter.hpp"
 #include "compute/cpu/lanes.hpp"
-#include "compute/cpu/node.hpp"
 #include "compute/cpu/panels.hpp"
+#include "compute/cpu/values.hpp"
+#include "compute/plain/picture_nodes.hpp"
 
 #include <algorithm>
 
@@ -11,7 +12,7 @@ namespace flux2::cpu {
 namespace {
 
 constexpr int64_t kStrip = 30;  // pixels at a time
-constexpr int64_t kSize = 3;    // of a kernel that takes steps of two
+constexpr int64_t kSize = 3;    // of a filter that takes steps of two
 constexpr int64_t kStride = 2;
 
 // The 3x3 pixels under result `pixel`, row by row.
@@ -45,8 +46,8 @@ void finish(ggml_tensor* dst, const float* sums, int64_t width, int64_t first, i
 }
 
 void convolve(ggml_tensor* dst, int ith, int nth, void*) {
-    const ggml_tensor* panels = dst->src[0];
-    const ggml_tensor* x = dst->src[1];
+    const ggml_tensor* x = dst->src[0];
+    const ggml_tensor* panels = dst->src[1];
     const int64_t n_inner = panels->ne[1];
     const bool gathers = n_inner != x->ne[0];
     const int64_t n_pixels = dst->ne[1] * dst->ne[2];
@@ -73,10 +74,11 @@ void convolve(ggml_tensor* dst, int ith, int nth, void*) {
 
 }  // namespace
 
-ggml_tensor* direct_conv(Graph& g, ggml_tensor* kernel, ggml_tensor* bias, ggml_tensor* x,
-                         ggml_tensor* skip, int64_t stride) {
-    return conv_node(g, {kernel->ne[3], x->ne[1] / stride, x->ne[2] / stride, 1},
-                     pack_kernel(g, kernel), x, bias, skip, convolve);
+ggml_tensor* direct_conv(Graph& g, ggml_tensor* filter, ggml_tensor* bias, ggml_tensor* x,
+                         ggml_tensor* skip, int32_t stride) {
+    return own::conv(
+        g, {.x = x, .packed_filter = pack_filter(g, filter), .bias = bias, .skip = skip},
+        {.size = static_cast<int32_t>(filter->ne[0]), .stride = stride}, {.function = convolve});
 }
 
 }  // namespace flux2::cpu

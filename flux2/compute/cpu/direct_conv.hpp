@@ -8,10 +8,10 @@
 
 namespace flux2::cpu {
 
-// kernel [k, k, in, out] in F16 or F32, x [in, w, h] -> [out, w / stride, h / stride]. Either k is
+// filter [k, k, in, out] in F16 or F32, x [in, w, h] -> [out, w / stride, h / stride]. Either k is
 // 1, or k is 3 and stride 2, with zeros to the right and below the picture. `skip`, of the result's
 // shape, is added; may be null.
-ggml_tensor* direct_conv(Graph& g, ggml_tensor* kernel, ggml_tensor* bias, ggml_tensor* x,
-                         ggml_tensor* skip, int64_t stride);
+ggml_tensor* direct_conv(Graph& g, ggml_tensor* filter, ggml_tensor* bias, ggml_tensor* x,
+                         ggml_tensor* skip, int32_t stride);
 
 }  // namespace flux2::cpu

@@ -1,7 +1,8 @@
 #include "compute/cpu/group_norm.hpp"
 
 #include "compute/cpu/lanes.hpp"
-#include "compute/cpu/node.hpp"
+#include "compute/cpu/values.hpp"
+#include "compute/plain/picture_nodes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +12,7 @@
 namespace flux2::cpu {
 namespace {
 
-// A stretch of pixels, whose moments one thread takes: mean and sum of squared distances from it,
+// Neighbouring pixels, whose moments one thread takes: mean and sum of squared distances from it,
 // for each channel. Joining them gives the same numbers however many threads there are.
 constexpr int64_t kMostChunks = 64;
 constexpr int64_t kLeastPixels = 64;
@@ -64,7 +65,7 @@ class Moments {
 };
 
 void take_moments(ggml_tensor* dst, int ith, int nth, void*) {
-    constexpr int64_t kFew = 64;
+    constexpr int64_t kPixelsAtOnce = 64;
     const ggml_tensor* x = dst->src[0];
     const int64_t n_channels = x->ne[0];
     const int64_t n_pixels = x->ne[1] * x->ne[2];
@@ -72,23 +73,25 @@ void take_moments(ggml_tensor* dst, int ith, int nth, void*) {
     for (int64_t i = ith; i < dst->ne[2]; i += nth) {
         const int64_t end = std::min(n_pixels, (i + 1) * chunk);
         Moments moments(values(x) + i * chunk * n_channels, n_channels);
-        for (int64_t pixel = i * chunk; pixel < end; pixel += kFew) {
-            moments.add(values(x) + pixel * n_channels, std::min(kFew, end - pixel));
+        for (int64_t pixel = i * chunk; pixel < end; pixel += kPixelsAtOnce) {
+            moments.add(values(x) + pixel * n_channels, std::min(kPixelsAtOnce, end - pixel));
         }
         moments.write(static_cast<double>(end - i * chunk), values(dst) + i * 2 * n_channels);
     }
 }
 
-// ---- Second node: x, moments, weight, bias -> result ----
+// ---- Second node: x, weight, bias, moments -> result ----
 
-// Channels are taken in stretches of a fixed length, in a variable of its own: so compilers see
-// that nothing overlaps, and use vectors.
-constexpr size_t kFew = 16;
+// Channels are taken in groups of a fixed size, in a variable of its own: so compilers see that
+// nothing overlaps, and use vectors.
+constexpr size_t kChannelsAtOnce = 16;
 
-// What is done to each channel, (x - mean) * scale + bias; filled up to whole stretches.
+// What is done to each channel, (x - mean) * scale + bias; filled up to whole groups.
 struct Affine {
     explicit Affine(int64_t n_channels)
-        : mean(static_cast<size_t>(round_up(n_channels, kFew))), scale(mean), bias(mean) {}
+        : mean(static_cast<size_t>(round_up(n_channels, kChannelsAtOnce))),
+          scale(mean),
+          bias(mean) {}
 
     std::vector<float> mean, scale, bias;
 };
@@ -118,13 +121,13 @@ MeanAndScale join(const ggml_tensor* moments, int64_t n_pixels, int64_t first, i
         variance += (squares + pixels * (part - mean) * (part - mean)) / n;
     });
     return {static_cast<float>(mean),
-            static_cast<float>(1 / std::sqrt(variance + static_cast<double>(kNormEps)))};
+            static_cast<float>(1 / std::sqrt(variance + static_cast<double>(own::kNormEps)))};
 }
 
 Affine affine_of(const ggml_tensor* moments, int64_t n_pixels, const float* weight,
                  const float* bias) {
     const int64_t n_channels = moments->ne[0];
-    const int64_t size = (n_channels + kNormGroups - 1) / kNormGroups;
+    const int64_t size = (n_channels + own::kNormGroups - 1) / own::kNormGroups;
     Affine affine(n_channels);
     for (int64_t first = 0; first < n_channels; first += size) {
         const int64_t end = std::min(n_channels, first + size);
@@ -139,10 +142,10 @@ Affine affine_of(const ggml_tensor* moments, int64_t n_pixels, const float* weig
     return affine;
 }
 
-// Copies n <= kFew values; a whole stretch without a call.
-void copy_few(const float* from, size_t n, float* to) {
-    if (n == kFew) {
-        std::copy_n(from, kFew, to);
+// Copies n <= kChannelsAtOnce values; a whole group without a call.
+void copy_channels(const float* from, size_t n, float* to) {
+    if (n == kChannelsAtOnce) {
+        std::copy_n(from, kChannelsAtOnce, to);
     } else {
         std::copy_n(from, n, to);
     }
@@ -151,30 +154,40 @@ void copy_few(const float* from, size_t n, float* to) {
 template <bool silu>
 void apply_to_pixel(const float* from, int64_t n_channels, const Affine& affine, float* to) {
     const auto n = static_cast<size_t>(n_channels);
-    for (size_t first = 0; first < n; first += kFew) {
-        const size_t some = std::min(kFew, n - first);
-        std::array<float, kFew> y = {};
-        copy_few(from + first, some, y.data());
-        for (size_t i = 0; i < kFew; ++i) {
+    for (size_t first = 0; first < n; first += kChannelsAtOnce) {
+        const size_t some = std::min(kChannelsAtOnce, n - first);
+        std::array<float, kChannelsAtOnce> y = {};
+        copy_channels(from + first, some, y.data());
+        for (size_t i = 0; i < kChannelsAtOnce; ++i) {
             y[i] =
                 (y[i] - affine.mean[first + i]) * affine.scale[first + i] + affine.bias[first + i];
             y[i] = silu ? y[i] / (1 + exp_of(-y[i])) : y[i];
         }
-        copy_few(y.data(), some, to + first);
+        copy_channels(y.data(), some, to + first);
     }
 }
 
 template <bool silu>
-void apply(ggml_tensor* dst, int ith, int nth, void*) {
+void apply(ggml_tensor* dst, int ith, int nth) {
     const ggml_tensor* x = dst->src[0];
     const int64_t n = x->ne[0];
     const int64_t n_pixels = x->ne[1] * x->ne[2];
     const Affine affine =
-        affine_of(dst->src[1], n_pixels, values(dst->src[2]), values(dst->src[3]));
+        affine_of(dst->src[3], n_pixels, values(dst->src[1]), values(dst->src[2]));
     for (int64_t pixel = n_pixels * ith / nth; pixel < n_pixels * (ith + 1) / nth; ++pixel) {
         apply_to_pixel<silu>(values(x) + pixel * n, n, affine, values(dst) + pixel * n);
     }
 }
+
+void normalise(ggml_tensor* dst, int ith, int nth, void*) {
+    if (params_of<own::GroupNormParams>(dst).silu) {
+        apply<true>(dst, ith, nth);
+    } else {
+        apply<false>(dst, ith, nth);
+    }
+}
+
+const OwnOperation kMoments = {"cpu norm moments", take_moments};
 
 }  // namespace
 
@@ -182,13 +195,11 @@ ggml_tensor* group_norm(Graph& g, ggml_tensor* weight, ggml_tensor* bias, ggml_t
                         const GroupNormOptions& options) {
     const int64_t n_pixels = x->ne[1] * x->ne[2];
     const int64_t chunk = chunk_of(n_pixels);
-    ggml_tensor* moments = node(
-        g, "cpu norm moments", {x->ne[0], 2, (n_pixels + chunk - 1) / chunk, 1}, {x}, take_moments);
-    const ggml_custom_op_t function = options.silu ? apply<true> : apply<false>;
-    return options.in_place
-               ? own_node_in_place(g, "cpu group norm", x, {moments, weight, bias}, function)
-               : node(g, "cpu group norm", {x->ne[0], x->ne[1], x->ne[2], 1},
-                      {x, moments, weight, bias}, function);
+    ggml_tensor* moments =
+        own_node(g, {kMoments, {}, {x->ne[0], 2, (n_pixels + chunk - 1) / chunk, 1}}, {x});
+    return own::group_norm(g, {.x = x, .weight = weight, .bias = bias, .moments = moments},
+                           {.silu = options.silu},
+                           {.function = normalise, .in_place = options.in_place});
 }
 
 }  // namespace flux2::cpu

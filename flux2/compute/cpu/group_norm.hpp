@@ -7,9 +7,6 @@
 
 namespace flux2::cpu {
 
-constexpr int kNormGroups = 32;
-constexpr float kNormEps = 1e-6f;
-
 struct GroupNormOptions {
     bool silu = false;      // after the norm
     bool in_place = false;  // overwrite x: nobody may read it later

@@ -2,8 +2,9 @@
 
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
-#include "compute/cpu/node.hpp"
 #include "compute/cpu/q8_tiles.hpp"
+#include "compute/cpu/values.hpp"
+#include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -14,7 +15,6 @@
 namespace flux2::cpu {
 namespace {
 
-constexpr const char* kLinearName = "cpu linear";
 constexpr int64_t kBlockBytes = kQ8Values + 2;  // of Q8_0: a scale in F16, then the values
 char laid_out_mark;                             // what `extra` of such a matrix points to
 
@@ -136,6 +136,8 @@ void multiply_tiles(ggml_tensor* dst, int ith, int nth, void*) {
     }
 }
 
+const OwnOperation kMakeTiles = {"cpu tiles", make_tiles};
+
 }  // namespace
 
 bool suits_q8_tiles(const ggml_tensor* matrix) {
@@ -170,15 +172,10 @@ void lay_out_q8(std::span<const std::byte> blocks, ggml_tensor* matrix) {
 }
 
 ggml_tensor* linear_q8(Graph& g, ggml_tensor* w, ggml_tensor* x) {
-    ggml_tensor* tiles =
-        node(g, "cpu tiles",
-             {kQ8TileBytes, x->ne[0] / kQ8Values, round_up(x->ne[1], kQ8Rows) / kQ8Rows, 1}, {x},
-             make_tiles, GGML_TYPE_I8);
-    return node(g, kLinearName, {w->ne[1], x->ne[1], 1, 1}, {w, tiles}, multiply_tiles);
-}
-
-const ggml_tensor* q8_matrix_of(const ggml_tensor* node) {
-    return has_name(node, kLinearName) ? node->src[0] : nullptr;
+    const int64_t n_tiles = round_up(x->ne[1], kQ8Rows) / kQ8Rows;
+    ggml_tensor* tiles = own_node(
+        g, {kMakeTiles, {GGML_TYPE_I8}, {kQ8TileBytes, x->ne[0] / kQ8Values, n_tiles, 1}}, {x});
+    return own::linear(g, w, x, {.function = multiply_tiles}, {}, tiles);
 }
 
 }  // namespace flux2::cpu

@@ -24,7 +24,5 @@ bool is_laid_out_q8(const ggml_tensor* matrix);
 // w [in, out], x [in, n] in F32, whose rows may lie apart -> [out, n] in F32. Values of x are
 // rounded to 8 bits, a scale for every 32 of them, as ggml does.
 ggml_tensor* linear_q8(Graph& g, ggml_tensor* w, ggml_tensor* x);
-// The matrix behind such a node; null for all others.
-const ggml_tensor* q8_matrix_of(const ggml_tensor* node);
 
 }  // namespace flux2::cpu

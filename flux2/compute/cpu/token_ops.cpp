@@ -2,7 +2,7 @@
 
 #include "compute/cpu/instructions.hpp"
 #include "compute/cpu/lanes.hpp"
-#include "compute/plain/own_node.hpp"
+#include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -46,11 +46,6 @@ FLUX2_INLINE float sum_of(const float* x, int64_t n, const F& f) {
 
 // ---- Norms ----
 
-struct NormParams {
-    int64_t n_first;  // tokens of the first span
-    float eps;
-};
-
 FLUX2_INLINE void modulate_row(float* y, const float* x, const float* scale, const float* shift,
                                int64_t n, float eps) {
     const auto count = static_cast<float>(n);
@@ -62,15 +57,6 @@ FLUX2_INLINE void modulate_row(float* y, const float* x, const float* scale, con
     }
 }
 
-void modulate_rows(ggml_tensor* y, int ith, int nth, void*) {
-    const auto params = params_of<NormParams>(y);
-    for (int64_t i = ith; i < y->ne[1]; i += nth) {
-        const int set = i < params.n_first ? 1 : 3;
-        call_best<modulate_row>(row_of(y, i), row_of(y->src[0], i), row_of(y->src[set], 0),
-                                row_of(y->src[set + 1], 0), y->ne[0], params.eps);
-    }
-}
-
 FLUX2_INLINE void rms_norm_row(float* y, const float* x, const float* scale, int64_t n, float eps) {
     const float squares = sum_of(x, n, [](float v) { return v * v; });
     const float factor = 1 / std::sqrt(squares / static_cast<float>(n) + eps);
@@ -79,32 +65,12 @@ FLUX2_INLINE void rms_norm_row(float* y, const float* x, const float* scale, int
     }
 }
 
-void rms_norm_rows(ggml_tensor* y, int ith, int nth, void*) {
-    const auto params = params_of<NormParams>(y);
-    for (int64_t i = ith; i < y->ne[1]; i += nth) {
-        call_best<rms_norm_row>(row_of(y, i), row_of(y->src[0], i), row_of(y->src[1], 0), y->ne[0],
-                                params.eps);
-    }
-}
-
 // ---- Value by value ----
-
-struct GateParams {
-    int64_t n_first;
-};
 
 FLUX2_INLINE void add_gated_row(float* y, const float* x, const float* branch, const float* gate,
                                 int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
         y[i] = x[i] + gate[i] * branch[i];
-    }
-}
-
-void add_gated_rows(ggml_tensor* y, int ith, int nth, void*) {
-    const auto params = params_of<GateParams>(y);
-    for (int64_t i = ith; i < y->ne[1]; i += nth) {
-        call_best<add_gated_row>(row_of(y, i), row_of(y->src[0], i), row_of(y->src[1], i),
-                                 row_of(y->src[i < params.n_first ? 2 : 3], 0), y->ne[0]);
     }
 }
 
@@ -114,27 +80,10 @@ FLUX2_INLINE void swiglu_row(float* y, const float* gate, const float* up, int64
     }
 }
 
-void swiglu_rows(ggml_tensor* y, int ith, int nth, void*) {
-    const ggml_tensor *gate = y->src[0], *up = y->src[1], *before = y->src[2];
-    for (int64_t i = ith; i < y->ne[1]; i += nth) {
-        float* to = row_of(y, i);
-        if (before != nullptr) {
-            to = std::copy_n(row_of(before, i), before->ne[0], to);
-        }
-        call_best<swiglu_row>(to, row_of(gate, i), row_of(up, i), gate->ne[0]);
-    }
-}
-
 // ---- Heads ----
 
-struct HeadsParams {
-    int32_t n_parts;
-    bool normalises, turns, halves;
-    float eps;
-};
-
 // Pairs are neighbours, or value i and value i + n / 2. table: cosine and sine of each pair.
-FLUX2_INLINE void turn_head(float* y, const float* table, int64_t n, bool halves) {
+FLUX2_INLINE void rotate_head(float* y, const float* table, int64_t n, bool halves) {
     const int64_t step = halves ? 1 : 2;
     const int64_t distance = halves ? n / 2 : 1;
     for (int64_t i = 0; i < n / 2; ++i) {
@@ -150,9 +99,9 @@ FLUX2_INLINE void turn_head(float* y, const float* table, int64_t n, bool halves
 
 struct HeadsRow {
     const float* norm;   // null: heads stay as they are
-    const float* table;  // null: they are not turned
+    const float* table;  // null: they are not rotated
     int64_t head_dim;
-    HeadsParams params;
+    own::HeadsParams params;
 };
 
 FLUX2_INLINE void make_head(float* y, const float* x, const HeadsRow* row) {
@@ -162,14 +111,52 @@ FLUX2_INLINE void make_head(float* y, const float* x, const HeadsRow* row) {
         std::copy_n(x, row->head_dim, y);
     }
     if (row->table != nullptr && row->params.halves) {
-        turn_head(y, row->table, row->head_dim, true);
+        rotate_head(y, row->table, row->head_dim, true);
     } else if (row->table != nullptr) {
-        turn_head(y, row->table, row->head_dim, false);
+        rotate_head(y, row->table, row->head_dim, false);
     }
 }
 
-void join_heads_rows(ggml_tensor* y, int ith, int nth, void*) {
-    const auto params = params_of<HeadsParams>(y);
+}  // namespace
+
+void modulate(ggml_tensor* y, int ith, int nth, void*) {
+    const auto params = params_of<own::NormParams>(y);
+    for (int64_t i = ith; i < y->ne[1]; i += nth) {
+        const int set = i < params.n_first ? 1 : 3;
+        call_best<modulate_row>(row_of(y, i), row_of(y->src[0], i), row_of(y->src[set], 0),
+                                row_of(y->src[set + 1], 0), y->ne[0], params.eps);
+    }
+}
+
+void rms_norm(ggml_tensor* y, int ith, int nth, void*) {
+    const auto params = params_of<own::NormParams>(y);
+    for (int64_t i = ith; i < y->ne[1]; i += nth) {
+        call_best<rms_norm_row>(row_of(y, i), row_of(y->src[0], i), row_of(y->src[1], 0), y->ne[0],
+                                params.eps);
+    }
+}
+
+void add_gated(ggml_tensor* y, int ith, int nth, void*) {
+    const auto params = params_of<own::GateParams>(y);
+    for (int64_t i = ith; i < y->ne[1]; i += nth) {
+        call_best<add_gated_row>(row_of(y, i), row_of(y->src[0], i), row_of(y->src[1], i),
+                                 row_of(y->src[i < params.n_first ? 2 : 3], 0), y->ne[0]);
+    }
+}
+
+void swiglu(ggml_tensor* y, int ith, int nth, void*) {
+    const ggml_tensor *gate = y->src[0], *up = y->src[1], *before = y->src[2];
+    for (int64_t i = ith; i < y->ne[1]; i += nth) {
+        float* to = row_of(y, i);
+        if (before != nullptr) {
+            to = std::copy_n(row_of(before, i), before->ne[0], to);
+        }
+        call_best<swiglu_row>(to, row_of(gate, i), row_of(up, i), gate->ne[0]);
+    }
+}
+
+void join_heads(ggml_tensor* y, int ith, int nth, void*) {
+    const auto params = params_of<own::HeadsParams>(y);
     const int sources = params.normalises ? 2 : 1;  // of a part
     const int64_t n_first = y->src[0]->ne[2];
     for (int64_t i = ith; i < y->ne[2]; i += nth) {
@@ -177,7 +164,7 @@ void join_heads_rows(ggml_tensor* y, int ith, int nth, void*) {
         const ggml_tensor* x = y->src[part * sources];
         const HeadsRow row = {
             .norm = params.normalises ? row_of(y->src[part * sources + 1], 0) : nullptr,
-            .table = params.turns ? row_of(y->src[params.n_parts * sources], i) : nullptr,
+            .table = params.rotates ? row_of(y->src[params.n_parts * sources], i) : nullptr,
             .head_dim = y->ne[0],
             .params = params};
         for (int64_t head = 0; head < y->ne[1]; ++head) {
@@ -185,52 +172,6 @@ void join_heads_rows(ggml_tensor* y, int ith, int nth, void*) {
             call_best<make_head>(floats_at(y, i, 2, head), from, &row);
         }
     }
-}
-
-NodeResult like(const char* name, const ggml_tensor* x) {
-    return {name, GGML_TYPE_F32, {x->ne[0], x->ne[1], 1, 1}};
-}
-
-}  // namespace
-
-ggml_tensor* modulate(Graph& g, ggml_tensor* x, std::span<const ModSpan> spans) {
-    constexpr float kEps = 1e-6f;
-    const Mod& a = spans.front().mod;
-    const Mod b = spans.size() > 1 ? spans[1].mod : Mod{};
-    return own_node(g, like("cpu modulate", x), {x, a.scale, a.shift, b.scale, b.shift},
-                    modulate_rows, NormParams{.n_first = spans.front().n, .eps = kEps});
-}
-
-ggml_tensor* rms_norm(Graph& g, ggml_tensor* x, ggml_tensor* scale, float eps) {
-    return own_node(g, like("cpu rms norm", x), {x, scale}, rms_norm_rows,
-                    NormParams{.n_first = x->ne[1], .eps = eps});
-}
-
-ggml_tensor* add_gated(Graph& g, ggml_tensor* x, ggml_tensor* branch,
-                       std::span<const ModSpan> spans) {
-    ggml_tensor* second = spans.size() > 1 ? spans[1].mod.gate : nullptr;
-    return own_node(g, like("cpu add gated", x), {x, branch, spans.front().mod.gate, second},
-                    add_gated_rows, GateParams{.n_first = spans.front().n});
-}
-
-ggml_tensor* swiglu(Graph& g, ggml_tensor* gate, ggml_tensor* up, ggml_tensor* before) {
-    const int64_t width = gate->ne[0] + (before != nullptr ? before->ne[0] : 0);
-    return own_node(g, {"cpu swiglu", GGML_TYPE_F32, {width, gate->ne[1], 1, 1}},
-                    {gate, up, before}, swiglu_rows, 0);
-}
-
-ggml_tensor* join_heads(Graph& g, std::span<const HeadsPart> parts, const Rope* rope, float eps) {
-    const HeadsPart& a = parts.front();
-    const HeadsPart b = parts.size() > 1 ? parts[1] : HeadsPart{};
-    const int64_t n = a.x->ne[2] + (b.x != nullptr ? b.x->ne[2] : 0);
-    return own_node(g, {"cpu join heads", GGML_TYPE_F32, {a.x->ne[0], a.x->ne[1], n, 1}},
-                    {a.x, a.norm, b.x, b.norm, rope != nullptr ? rope->table : nullptr},
-                    join_heads_rows,
-                    HeadsParams{.n_parts = static_cast<int32_t>(parts.size()),
-                                .normalises = a.norm != nullptr,
-                                .turns = rope != nullptr,
-                                .halves = rope != nullptr && rope->halves,
-                                .eps = eps});
 }
 
 }  // namespace flux2::cpu

@@ -2,8 +2,9 @@
 
 #include "compute/cpu/filter.hpp"
 #include "compute/cpu/lanes.hpp"
-#include "compute/cpu/node.hpp"
 #include "compute/cpu/panels.hpp"
+#include "compute/cpu/values.hpp"
+#include "compute/plain/picture_nodes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -14,7 +15,7 @@ namespace {
 
 constexpr int kIn = 6;    // values of a tile's input along one side
 constexpr int kOut = 4;   // and of its output
-constexpr int kTaps = 3;  // of the kernel
+constexpr int kTaps = 3;  // of the filter
 constexpr int64_t kPoints = kIn * kIn;
 
 constexpr float kP = 5.0f / 8;
@@ -25,7 +26,7 @@ constexpr float kQQ = kQ * kQ;
 // ---- The transforms of one line; `step` is the distance of neighbours in the source ----
 
 // G g
-void transform_kernel_line(const Lanes* g, int step, Lanes* to) {
+void transform_filter_line(const Lanes* g, int step, Lanes* to) {
     constexpr float kAt0 = 1 / (kPP * kQQ);
     constexpr float kAtP = 1 / (2 * kPP * (kPP - kQQ));
     constexpr float kAtQ = 1 / (2 * kQQ * (kQQ - kPP));
@@ -71,10 +72,10 @@ inline void transform_output_line(const Lanes* m, int step, Lanes* to) {
     to[3] = kP * kPP * odd_p + kQ * kQQ * odd_q + m[5 * step];
 }
 
-// ---- First node: the kernel, [3, 3, in, out] -> panels [16, in, out / 16, 36] ----
+// ---- First node: the filter, [3, 3, in, out] -> panels [16, in, out / 16, 36] ----
 
-// 16 kernels of one input channel. `rows` are the 16 output channels, each 9 values per input.
-void transform_kernels(const float* rows, int64_t row_size, float* to, int64_t point_stride) {
+// 16 filters of one input channel. `rows` are the 16 output channels, each 9 values per input.
+void transform_filters(const float* rows, int64_t row_size, float* to, int64_t point_stride) {
     for (int64_t first = 0; first < kPanel; first += kLanes) {
         Lanes g[kTaps * kTaps], lines[kTaps * kIn], points[kPoints];
         for (int64_t tap = 0; tap < kTaps * kTaps; ++tap) {
@@ -85,10 +86,10 @@ void transform_kernels(const float* rows, int64_t row_size, float* to, int64_t p
             g[tap] = load(taps.data());
         }
         for (int x = 0; x < kTaps; ++x) {
-            transform_kernel_line(g + x, kTaps, lines + x * kIn);
+            transform_filter_line(g + x, kTaps, lines + x * kIn);
         }
         for (int y = 0; y < kIn; ++y) {
-            transform_kernel_line(lines + y, kIn, points + y * kIn);
+            transform_filter_line(lines + y, kIn, points + y * kIn);
         }
         for (int64_t point = 0; point < kPoints; ++point) {
             store(to + point * point_stride + first, points[point]);
@@ -96,16 +97,16 @@ void transform_kernels(const float* rows, int64_t row_size, float* to, int64_t p
     }
 }
 
-void transform_kernel(ggml_tensor* dst, int ith, int nth, void*) {
-    const ggml_tensor* kernel = dst->src[0];
+void transform_filter(ggml_tensor* dst, int ith, int nth, void*) {
+    const ggml_tensor* filter = dst->src[0];
     const int64_t n_in = dst->ne[1];
     const int64_t n_panels = dst->ne[2];
     const int64_t row_size = kTaps * kTaps * n_in;
     const auto rows = scratch(kPanel * row_size);
     for (int64_t panel = ith; panel < n_panels; panel += nth) {
-        read_panel(kernel, panel, rows.get());
+        read_panel(filter, panel, rows.get());
         for (int64_t i = 0; i < n_in; ++i) {
-            transform_kernels(rows.get() + i * kTaps * kTaps, row_size,
+            transform_filters(rows.get() + i * kTaps * kTaps, row_size,
                               values(dst) + (panel * n_in + i) * kPanel, n_panels * n_in * kPanel);
         }
     }
@@ -113,7 +114,7 @@ void transform_kernel(ggml_tensor* dst, int ith, int nth, void*) {
 
 // ---- Second node: the convolution ----
 
-// A stretch of tiles and of panels of output channels: the piece of work of one thread at a time.
+// Some tiles and some panels of output channels: the piece of work of one thread at a time.
 struct Job {
     int64_t first_tile, n_tiles;
     int64_t first_panel, n_panels;
@@ -123,11 +124,11 @@ class Convolution {
   public:
     explicit Convolution(ggml_tensor* dst)
         : dst_(dst),
-          kernel_(dst->src[0]),
-          x_(dst->src[1]),
+          x_(dst->src[0]),
+          filter_(dst->src[1]),
           bias_(dst->src[2]),
           skip_(dst->src[3]),
-          scale_(dst->ne[1] / x_->ne[1]),
+          scale_(params_of<own::ConvParams>(dst).scale),
           n_in_(x_->ne[0]),
           n_out_(dst->ne[0]),
           tiles_across_((dst->ne[1] + kOut - 1) / kOut),
@@ -147,9 +148,9 @@ class Convolution {
     void transform_output(const Job& job, int64_t tile, const float* from);
     void write(int64_t pixel, int64_t channel, const Lanes& value);
 
-    ggml_tensor* dst_;           // [out, w, h]
-    const ggml_tensor* kernel_;  // transformed
+    ggml_tensor* dst_;  // [out, w, h]
     const ggml_tensor* x_;
+    const ggml_tensor* filter_;  // transformed
     const ggml_tensor* bias_;
     const ggml_tensor* skip_;  // may be null
     int64_t scale_, n_in_, n_out_, tiles_across_, n_tiles_;
@@ -160,12 +161,12 @@ class Convolution {
 };
 
 // Splits the tiles into strips whose transformed values stay in the cache, as many for each thread.
-// Where these would become too short to be worth reading the kernel for, the output channels are
+// Where these would become too short to be worth reading the filter for, the output channels are
 // split instead.
 void Convolution::run(int ith, int nth) {
     constexpr int64_t kStripFloats = 1 << 20;
     constexpr int64_t kLeastTiles = 20;
-    const int64_t n_panels = kernel_->ne[2];
+    const int64_t n_panels = filter_->ne[2];
     const int64_t widest = std::max(n_in_, n_panels * kPanel);
     const int64_t most = std::clamp<int64_t>(kStripFloats / kPoints / widest, kLeastTiles, 120);
     const int64_t fewest = (n_tiles_ + most - 1) / most;
@@ -203,7 +204,7 @@ void Convolution::run(const Job& job) {
                   .a_stride = in_width_,
                   .n_rows = job.n_tiles,
                   .n_inner = n_in_,
-                  .b = values(kernel_) + (point * kernel_->ne[2] + job.first_panel) * panel_size,
+                  .b = values(filter_) + (point * filter_->ne[2] + job.first_panel) * panel_size,
                   .b_stride = panel_size,
                   .n_panels = job.n_panels,
                   .c = output_.get() + point * out_stride_,
@@ -287,17 +288,17 @@ void convolve(ggml_tensor* dst, int ith, int nth, void*) {
     Convolution(dst).run(ith, nth);
 }
 
+const OwnOperation kTransformFilter = {"cpu transform filter", transform_filter};
+
 }  // namespace
 
-ggml_tensor* winograd_conv(Graph& g, ggml_tensor* kernel, ggml_tensor* bias, ggml_tensor* x,
-                           ggml_tensor* skip, int64_t scale) {
-    const int64_t n_in = kernel->ne[2];
-    const int64_t n_out = kernel->ne[3];
+ggml_tensor* winograd_conv(Graph& g, ggml_tensor* filter, ggml_tensor* bias, ggml_tensor* x,
+                           ggml_tensor* skip, int32_t scale) {
+    const int64_t n_panels = (filter->ne[3] + kPanel - 1) / kPanel;
     ggml_tensor* panels =
-        node(g, "cpu transform kernel", {kPanel, n_in, (n_out + kPanel - 1) / kPanel, kPoints},
-             {kernel}, transform_kernel);
-    return conv_node(g, {n_out, x->ne[1] * scale, x->ne[2] * scale, 1}, panels, x, bias, skip,
-                     convolve);
+        own_node(g, {kTransformFilter, {}, {kPanel, filter->ne[2], n_panels, kPoints}}, {filter});
+    return own::conv(g, {.x = x, .packed_filter = panels, .bias = bias, .skip = skip},
+                     {.size = kTaps, .scale = scale}, {.function = convolve});
 }
 
 }  // namespace flux2::cpu

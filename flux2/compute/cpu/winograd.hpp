@@ -1,7 +1,7 @@
 // Convolution 3x3 with steps of 1 and a border of zeros on CPUs, after Winograd and Lavin & Gray
 // ("Fast Algorithms for Convolutional Neural Networks", 2015): F(4x4, 3x3).
 //
-// The idea in one dimension: four results of a kernel g of three values over six inputs d are
+// The idea in one dimension: four results of a filter g of three values over six inputs d are
 //
 //     y = A^T [(G g) * (B^T d)]
 //
@@ -34,10 +34,10 @@
 
 namespace flux2::cpu {
 
-// kernel [3, 3, in, out] in F16 or F32, x [in, w, h] -> [out, w * scale, h * scale]. `scale` 1 or
+// filter [3, 3, in, out] in F16 or F32, x [in, w, h] -> [out, w * scale, h * scale]. `scale` 1 or
 // 2: each pixel of x counts as scale x scale pixels. `skip`, of the result's shape, is added; may
 // be null.
-ggml_tensor* winograd_conv(Graph& g, ggml_tensor* kernel, ggml_tensor* bias, ggml_tensor* x,
-                           ggml_tensor* skip, int64_t scale);
+ggml_tensor* winograd_conv(Graph& g, ggml_tensor* filter, ggml_tensor* bias, ggml_tensor* x,
+                           ggml_tensor* skip, int32_t scale);
 
 }  // namespace flux2::cpu

@@ -109,7 +109,7 @@ class Feeder {
                 static_cast<unsigned>(column) < static_cast<unsigned>(a.width << plan_.shift);
             const int pixel = (row >> plan_.shift) * a.width + (column >> plan_.shift);
             copy_16(to + i * T::kRowsAtOnce * kRowBytes, x + static_cast<int64_t>(pixel) * a.in,
-                    inside && down_ < a.kernel);
+                    inside && down_ < a.size);
         }
     }
 
@@ -119,7 +119,7 @@ class Feeder {
         for (int i = 0; i < T::kOutRows; ++i) {
             copy_16(to + i * T::kRowsAtOnce * kRowBytes,
                     weight_ + i * T::kRowsAtOnce * plan_.args.in,
-                    i * T::kRowsAtOnce < out_left_ && down_ < plan_.args.kernel);
+                    i * T::kRowsAtOnce < out_left_ && down_ < plan_.args.size);
         }
     }
 
@@ -142,7 +142,7 @@ class Feeder {
         while (channel_ >= a.in) {
             channel_ -= a.in;
             weight_ += static_cast<int64_t>(a.out - 1) * a.in;
-            if (++across_ == a.kernel) {
+            if (++across_ == a.size) {
                 across_ = 0;
                 ++down_;
             }
@@ -156,7 +156,7 @@ class Feeder {
     int out_left_;               // output channels from this thread's first row on
     int down_ = 0, across_ = 0;  // the tap
     const half* weight_;
-    int top_[T::kPixelRows], left_[T::kPixelRows];  // where the kernel's first tap lies
+    int top_[T::kPixelRows], left_[T::kPixelRows];  // where the filter's first tap lies
 };
 
 // ---- The multiply ----
@@ -359,9 +359,9 @@ ConvPlan plan_of(const ConvArgs& a) {
     return {.args = a,
             .y_width = conv_y_width(a),
             .n_pixels = conv_y_width(a) * conv_y_height(a),
-            .n_slices = divide_up(a.kernel * a.kernel * a.in, kSlice),
+            .n_slices = divide_up(a.size * a.size * a.in, kSlice),
             .n_across = 1,
-            .pad = a.kernel == 3 && a.stride == 1 ? 1 : 0,
+            .pad = a.size == 3 && a.stride == 1 ? 1 : 0,
             .shift = a.scale == 2 ? 1 : 0};
 }
 
@@ -422,7 +422,7 @@ using Narrow = Tile<128, 32, 4, 1, 3>;      // 60 KiB
 
 // ---- Packing ----
 
-__global__ void pack_kernel_kernel(PackKernelArgs args, int padded, int64_t n) {
+__global__ void pack_filter_kernel(PackFilterArgs args, int padded, int64_t n) {
     const int64_t at = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (at >= n) {
         return;
@@ -433,7 +433,7 @@ __global__ void pack_kernel_kernel(PackKernelArgs args, int padded, int64_t n) {
     half value = __float2half(0.0f);
     if (in < args.in) {
         const int64_t from =
-            (static_cast<int64_t>(out) * args.in + in) * args.kernel * args.kernel + tap;
+            (static_cast<int64_t>(out) * args.in + in) * args.size * args.size + tap;
         value = args.weight_is_half ? static_cast<const half*>(args.weight)[from]
                                     : __float2half(static_cast<const float*>(args.weight)[from]);
     }
@@ -452,10 +452,10 @@ int conv_y_height(const ConvArgs& args) {
 
 bool conv_takes(const ConvArgs& a) {
     const bool plain = a.stride == 1 && a.scale == 1;
-    const bool kernel_1 = a.kernel == 1 && plain;
-    const bool kernel_3 = a.kernel == 3 && (plain || (a.stride == 2 && a.scale == 1) ||
-                                            (a.stride == 1 && a.scale == 2));
-    return (kernel_1 || kernel_3) && a.in > 0 && a.in % kPiece == 0 && a.out > 0 &&
+    const bool size_1 = a.size == 1 && plain;
+    const bool size_3 = a.size == 3 && (plain || (a.stride == 2 && a.scale == 1) ||
+                                        (a.stride == 1 && a.scale == 2));
+    return (size_1 || size_3) && a.in > 0 && a.in % kPiece == 0 && a.out > 0 &&
            conv_y_width(a) > 0 && conv_y_height(a) > 0 && a.width < 1 << 15 && a.height < 1 << 15;
 }
 
@@ -478,15 +478,15 @@ cudaError_t conv(const ConvArgs& args, cudaStream_t stream) {
     return launch_best<Large128, Medium128, Small128>(plan, device, stream);
 }
 
-cudaError_t pack_kernel(const PackKernelArgs& args, cudaStream_t stream) {
-    if (args.in <= 0 || args.out <= 0 || (args.kernel != 1 && args.kernel != 3)) {
+cudaError_t pack_filter(const PackFilterArgs& args, cudaStream_t stream) {
+    if (args.in <= 0 || args.out <= 0 || (args.size != 1 && args.size != 3)) {
         return cudaErrorInvalidValue;
     }
     constexpr int kThreads = 256;
     const int padded = padded_channels(args.in);
-    const int64_t n = static_cast<int64_t>(args.kernel) * args.kernel * args.out * padded;
+    const int64_t n = static_cast<int64_t>(args.size) * args.size * args.out * padded;
     const auto blocks = static_cast<unsigned>((n + kThreads - 1) / kThreads);
-    pack_kernel_kernel<<<blocks, kThreads, 0, stream>>>(args, padded, n);
+    pack_filter_kernel<<<blocks, kThreads, 0, stream>>>(args, padded, n);
     return cudaGetLastError();
 }
 

@@ -1,5 +1,5 @@
 // Convolution on the tensor cores of CUDA devices, as a matrix multiply whose one side, the pixels
-// under each tap of the kernel, is gathered while it is copied to shared memory.
+// under each tap of the filter, is gathered while it is copied to shared memory.
 #pragma once
 
 #include "compute/cuda/scale.hpp"
@@ -11,11 +11,11 @@ namespace flux2::cuda {
 
 // Pictures are [h][w][channels], channels fastest. y = conv(x) + bias + skip.
 //
-// With kernel 3 there are zeros around x; with stride 2 on its right and at its bottom only, and y
+// With size 3 there are zeros around x; with stride 2 on its right and at its bottom only, and y
 // is half as wide and high as x (rounded down). With scale 2 every pixel of x counts as 2x2 pixels.
 struct ConvArgs {
     const half* x = nullptr;       // values times kScale, [height][width][in]
-    const half* weight = nullptr;  // as pack_kernel leaves it
+    const half* weight = nullptr;  // as pack_filter leaves it
     const float* bias = nullptr;   // [out]
     const float* skip = nullptr;   // of y's shape; may be null
     void* y = nullptr;             // F32, or F16 times kScale
@@ -23,9 +23,9 @@ struct ConvArgs {
     int width = 0, height = 0;  // of x
     int in = 0;                 // channels of x, a multiple of 8
     int out = 0;
-    int kernel = 3;  // 1 or 3
-    int stride = 1;  // 1, or 2 with kernel 3
-    int scale = 1;   // 1, or 2 with kernel 3 and stride 1
+    int size = 3;    // of the filter, 1 or 3
+    int stride = 1;  // 1, or 2 with size 3
+    int scale = 1;   // 1, or 2 with size 3 and stride 1
 };
 
 int conv_y_width(const ConvArgs& args);
@@ -42,15 +42,15 @@ constexpr int padded_channels(int channels) {
     return (channels + 7) / 8 * 8;
 }
 
-// ggml's kernel [kw, kh, in, out] -> [kernel * kernel][out][padded_channels(in)] in F16.
-struct PackKernelArgs {
+// A filter [size, size, in, out] in ggml's order -> [size * size][out][padded_channels(in)] in F16.
+struct PackFilterArgs {
     const void* weight = nullptr;
     bool weight_is_half = false;  // else F32
     half* packed = nullptr;
     int in = 0;  // as the file has it, not padded
     int out = 0;
-    int kernel = 3;
+    int size = 3;
 };
-cudaError_t pack_kernel(const PackKernelArgs& args, cudaStream_t stream);
+cudaError_t pack_filter(const PackFilterArgs& args, cudaStream_t stream);
 
 }  // namespace flux2::cuda

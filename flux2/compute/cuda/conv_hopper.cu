@@ -128,9 +128,9 @@ __device__ void copy_tiles(const Plan& plan, const Shared& shared) {
     for (int tile = static_cast<int>(blockIdx.x); tile < plan.n_tiles; tile += gridDim.x) {
         const Spot spot = spot_of<T>(plan, tile);
         fetch_skip<T>(plan, tile + static_cast<int>(gridDim.x));
-        for (int tap = 0; tap < a.kernel * a.kernel; ++tap) {
-            const int x = under_tap(a, plan.pad, spot.left, spot.phase_x, tap % a.kernel);
-            const int y = under_tap(a, plan.pad, spot.top, spot.phase_y, tap / a.kernel);
+        for (int tap = 0; tap < a.size * a.size; ++tap) {
+            const int x = under_tap(a, plan.pad, spot.left, spot.phase_x, tap % a.size);
+            const int y = under_tap(a, plan.pad, spot.top, spot.phase_y, tap / a.size);
             for (int channel = 0; channel < a.in; channel += kSlice) {
                 const uint32_t to =
                     shared.stages + static_cast<uint32_t>(turn.stage * T::kStageBytes);
@@ -269,7 +269,7 @@ __device__ void multiply_slices(int n_slices, const Shared& shared, Turn& turn, 
 template <typename T>
 __device__ void multiply_tiles(const Plan& plan, const Shared& shared) {
     const ConvArgs& a = plan.args;
-    const int n_slices = a.kernel * a.kernel * ((a.in + kSlice - 1) / kSlice);
+    const int n_slices = a.size * a.size * ((a.in + kSlice - 1) / kSlice);
     Turn turn;
     for (int tile = static_cast<int>(blockIdx.x); tile < plan.n_tiles; tile += gridDim.x) {
         const Spot spot = spot_of<T>(plan, tile);
@@ -375,7 +375,7 @@ cudaError_t describe_all(Plan& plan) {
                           {.data = a.weight,
                            .x = a.in,
                            .y = a.out,
-                           .z = a.kernel * a.kernel,
+                           .z = a.size * a.size,
                            .box_y = T::kOut,
                            .box_z = 1},
                           plan.weight);
@@ -408,7 +408,7 @@ Plan plan_of(const ConvArgs& a) {
     plan.n_phases = a.scale * a.scale;
     plan.n_tiles =
         plan.n_across * divide_up(plan.grid_height, T::kHigh) * plan.n_out * plan.n_phases;
-    plan.pad = a.kernel == 3 && a.stride == 1 ? 1 : 0;
+    plan.pad = a.size == 3 && a.stride == 1 ? 1 : 0;
     return plan;
 }
 

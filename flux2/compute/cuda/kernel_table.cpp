@@ -127,12 +127,13 @@ cudaError_t run_rope_table(const Context& context, const ggml_tensor* y) {
 cudaError_t run_join_heads(const Context& context, const ggml_tensor* y) {
     const auto params = params_of<own::HeadsParams>(y);
     const int sources = params.normalises ? 2 : 1;  // of a part
-    HeadsArgs args = {.table = params.turns ? vector_of(y->src[params.n_parts * sources]) : nullptr,
-                      .halves = params.halves,
-                      .n_head = as_int(y->ne[1]),
-                      .head_dim = as_int(y->ne[0]),
-                      .eps = params.eps,
-                      .y = y->data};
+    HeadsArgs args = {
+        .table = params.rotates ? vector_of(y->src[params.n_parts * sources]) : nullptr,
+        .halves = params.halves,
+        .n_head = as_int(y->ne[1]),
+        .head_dim = as_int(y->ne[0]),
+        .eps = params.eps,
+        .y = y->data};
     for (int i = 0; i < params.n_parts; ++i) {
         const ggml_tensor* x = y->src[i * sources];
         args.part[i] = {.x = matrix_of(x, /*token_axis=*/2),
@@ -174,6 +175,7 @@ cudaError_t run_attention(const Context& context, const ggml_tensor* y) {
 // ---- Pictures ----
 
 static_assert(kScale == own::kHalfScale);
+static_assert(kNormGroups == own::kNormGroups && kNormEps == own::kNormEps);
 
 half* half_of(const ggml_tensor* x) {
     return static_cast<half*>(x->data);
@@ -205,14 +207,14 @@ cudaError_t run_to_half(const Context& context, const ggml_tensor* y) {
                    context.stream);
 }
 
-cudaError_t run_pack_kernel(const Context& context, const ggml_tensor* y) {
-    const ggml_tensor* kernel = y->src[0];
-    return pack_kernel({.weight = kernel->data,
-                        .weight_is_half = kernel->type == GGML_TYPE_F16,
+cudaError_t run_pack_filter(const Context& context, const ggml_tensor* y) {
+    const ggml_tensor* filter = y->src[0];
+    return pack_filter({.weight = filter->data,
+                        .weight_is_half = filter->type == GGML_TYPE_F16,
                         .packed = half_of(y),
-                        .in = as_int(kernel->ne[2]),
-                        .out = as_int(kernel->ne[3]),
-                        .kernel = as_int(kernel->ne[0])},
+                        .in = as_int(filter->ne[2]),
+                        .out = as_int(filter->ne[3]),
+                        .size = as_int(filter->ne[0])},
                        context.stream);
 }
 
@@ -228,7 +230,7 @@ cudaError_t run_conv(const Context& context, const ggml_tensor* y) {
                            .height = as_int(x->ne[2]),
                            .in = as_int(x->ne[0]),
                            .out = as_int(y->ne[0]),
-                           .kernel = params.kernel,
+                           .size = params.size,
                            .stride = params.stride,
                            .scale = params.scale};
     return context.hopper && conv_hopper_suits(args) ? conv_hopper(args, context.stream)
@@ -260,37 +262,47 @@ cudaError_t run_softmax(const Context& context, const ggml_tensor* y) {
 }
 
 struct Entry {
-    ggml_custom_op_t function;
+    const OwnOperation* operation;
     Launch launch;
 };
 
 constexpr Entry kTable[] = {
-    {own::linear_on_cpu, run_linear},
-    {own::norm_on_cpu, run_norm},
-    {own::add_gated_on_cpu, run_add_gated},
-    {own::swiglu_on_cpu, run_swiglu},
-    {own::rope_table_on_cpu, run_rope_table},
-    {own::join_heads_on_cpu, run_join_heads},
-    {own::attention_on_cpu, run_attention},
-    {own::planes_to_half_on_cpu, run_planes_to_half},
-    {own::pixels_to_planes_on_cpu, run_pixels_to_planes},
-    {own::to_half_on_cpu, run_to_half},
-    {own::pack_kernel_on_cpu, run_pack_kernel},
-    {own::conv_on_cpu, run_conv},
-    {own::group_norm_on_cpu, run_group_norm},
-    {own::softmax_on_cpu, run_softmax},
+    {&own::kLinear, run_linear},
+    {&own::kModulate, run_norm},
+    {&own::kRmsNorm, run_norm},
+    {&own::kAddGated, run_add_gated},
+    {&own::kSwiglu, run_swiglu},
+    {&own::kRopeTable, run_rope_table},
+    {&own::kJoinHeads, run_join_heads},
+    {&own::kAttention, run_attention},
+    {&own::kPlanesToHalf, run_planes_to_half},
+    {&own::kPixelsToPlanes, run_pixels_to_planes},
+    {&own::kToHalf, run_to_half},
+    {&own::kPackFilter, run_pack_filter},
+    {&own::kConv, run_conv},
+    {&own::kGroupNorm, run_group_norm},
+    {&own::kSoftmax, run_softmax},
 };
 
 }  // namespace
 
 Launch find_kernel(const ggml_tensor* node) {
-    const ggml_custom_op_t function = function_of(node);
-    const auto found = std::find_if(std::begin(kTable), std::end(kTable),
-                                    [&](const Entry& entry) { return entry.function == function; });
+    if (!has_plain_form(node)) {
+        return nullptr;
+    }
+    const OwnOperation* operation = operation_of(node);
+    const auto found = std::find_if(std::begin(kTable), std::end(kTable), [&](const Entry& entry) {
+        return entry.operation == operation;
+    });
     return found != std::end(kTable) ? found->launch : nullptr;
 }
 
 namespace {
+
+bool is_norm(const ggml_tensor* node) {
+    const OwnOperation* operation = operation_of(node);
+    return operation == &own::kModulate || operation == &own::kRmsNorm;
+}
 
 // Whether writing y while x is still read does no harm: they lie apart, or row on row.
 bool keeps(const ggml_tensor* x, const ggml_tensor* y) {
@@ -303,9 +315,9 @@ bool keeps(const ggml_tensor* x, const ggml_tensor* y) {
 }  // namespace
 
 Launch find_kernel_of_both(const ggml_tensor* node, const ggml_tensor* next) {
-    const bool fits = function_of(node) == own::add_gated_on_cpu &&
-                      function_of(next) == own::norm_on_cpu && next->src[0] == node &&
-                      keeps(node->src[0], next) && keeps(node->src[1], next);
+    const bool fits = operation_of(node) == &own::kAddGated && is_norm(next) &&
+                      next->src[0] == node && keeps(node->src[0], next) &&
+                      keeps(node->src[1], next);
     return fits ? run_add_gated_and_norm : nullptr;
 }
 

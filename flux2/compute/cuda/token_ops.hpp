@@ -73,7 +73,7 @@ struct RopeTableArgs {
 cudaError_t rope_table(const RopeTableArgs& args, cudaStream_t stream);
 
 // Heads of one or two stretches of tokens, one behind the other: RMS-normalised when there is a
-// norm, turned when there is a table, and in BF16.
+// norm, rotated when there is a table, and in BF16.
 struct HeadsArgs {
     struct Part {
         Matrix x;                     // of one type in both

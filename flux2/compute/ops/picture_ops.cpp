@@ -14,12 +14,12 @@
 namespace flux2 {
 namespace {
 
-bool is_stock(const Picture& x) {
-    return x.form == PictureForm::stock;
+bool is_stock(const Graph& g) {
+    return g.form().operations == Operations::stock;
 }
 
-bool is_cuda(const Picture& x) {
-    return x.form == PictureForm::cuda;
+bool is_for_cuda(const Graph& g) {
+    return g.form().operations == Operations::cuda;
 }
 
 // ---- Over ggml's operations; pictures are [w, h, channels] ----
@@ -35,13 +35,13 @@ ggml_tensor* stock_conv(Graph& g, const Conv& w, ggml_tensor* x, int stride = 1)
 }
 
 ggml_tensor* stock_group_norm(Graph& g, const GroupNorm& w, ggml_tensor* x,
-                              int n_groups = cpu::kNormGroups, float eps = cpu::kNormEps) {
+                              int n_groups = own::kNormGroups, float eps = own::kNormEps) {
     ggml_tensor* y = ggml_group_norm(g, x, n_groups, eps);
     return ggml_add(g, ggml_mul(g, y, per_channel(g, w.weight)), per_channel(g, w.bias));
 }
 
 ggml_tensor* stock_group_norm_inplace(Graph& g, const GroupNorm& w, ggml_tensor* x) {
-    ggml_tensor* y = ggml_group_norm_inplace(g, x, cpu::kNormGroups, cpu::kNormEps);
+    ggml_tensor* y = ggml_group_norm_inplace(g, x, own::kNormGroups, own::kNormEps);
     y = ggml_mul_inplace(g, y, per_channel(g, w.weight));
     return ggml_add_inplace(g, y, per_channel(g, w.bias));
 }
@@ -86,8 +86,13 @@ ggml_tensor* as_f32(Graph& g, ggml_tensor* x) {
 
 Picture cuda_conv(Graph& g, const Conv& w, const Picture& x, ggml_tensor* skip,
                   own::ConvParams params) {
-    params.kernel = static_cast<int32_t>(w.weight->ne[0]);
-    return {own::conv(g, w.weight, w.bias, as_half(g, x.tensor), skip, params), x.form};
+    params.size = static_cast<int32_t>(w.weight->ne[0]);
+    return {own::conv(g,
+                      {.x = as_half(g, x.tensor),
+                       .packed_filter = own::pack_filter(g, w.weight),
+                       .bias = w.bias,
+                       .skip = skip},
+                      params)};
 }
 
 // Some queries at a time, so that their scores stay below a tenth of a gigabyte.
@@ -106,10 +111,11 @@ ggml_tensor* cuda_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tenso
     ggml_tensor* result = nullptr;
     for (int64_t first = 0; first < n; first += n_slice) {
         ggml_tensor* slice = columns(g, q, first, std::min(n_slice, n - first));
-        ggml_tensor* scores = own::linear(g, k, slice, GGML_TYPE_F32);  // [n, slice]
+        ggml_tensor* scores = own::linear(g, k, slice, {GGML_TYPE_F32});  // [n, slice]
         ggml_tensor* weights = own::softmax(g, scores, {.factor = factor, .gain = kGain});
         ggml_tensor* part =
-            own::linear_transposed(g, v, weights, GGML_TYPE_F32, 1 / (kGain * own::kHalfScale));
+            own::linear(g, v, weights, {GGML_TYPE_F32},
+                        {.transposed = true, .factor = 1 / (kGain * own::kHalfScale)});
         result = result == nullptr ? part : ggml_concat(g, result, part, 1);
         g.expand(result);  // one slice after the other, not all scores first
     }
@@ -118,126 +124,107 @@ ggml_tensor* cuda_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tenso
 
 }  // namespace
 
-PictureForm picture_form(const Backend& backend) {
-    switch (backend.operations()) {
-        case Operations::cpu:
-            return PictureForm::cpu;
-        case Operations::cuda:
-            return PictureForm::cuda;
-        case Operations::stock:
-            break;
-    }
-    return PictureForm::stock;
+Form choose_picture_form(const Backend& backend, bool suits_cuda) {
+    const Operations best = backend.operations();
+    return {.operations = best == Operations::cuda && !suits_cuda ? Operations::stock : best};
 }
 
-Picture from_planes(Graph& g, ggml_tensor* planes, PictureForm form) {
-    switch (form) {
-        case PictureForm::cpu:
-            return {ggml_cont(g, ggml_permute(g, planes, 1, 2, 0, 3)), form};
-        case PictureForm::cuda:
-            return {own::planes_to_half(g, planes), form};
-        case PictureForm::stock:
-            break;
+Picture from_planes(Graph& g, ggml_tensor* planes) {
+    if (is_for_cuda(g)) {
+        return {own::planes_to_half(g, planes)};
     }
-    return {planes, form};
+    return {is_stock(g) ? planes : ggml_cont(g, ggml_permute(g, planes, 1, 2, 0, 3))};
 }
 
 ggml_tensor* to_planes(Graph& g, const Picture& x) {
-    if (is_cuda(x)) {
+    if (is_for_cuda(g)) {
         return own::pixels_to_planes(g, as_f32(g, x.tensor));
     }
-    return is_stock(x) ? x.tensor : ggml_cont(g, ggml_permute(g, x.tensor, 2, 0, 1, 3));
+    return is_stock(g) ? x.tensor : ggml_cont(g, ggml_permute(g, x.tensor, 2, 0, 1, 3));
 }
 
 Picture conv(Graph& g, const Conv& w, const Picture& x) {
-    if (is_cuda(x)) {
+    if (is_for_cuda(g)) {
         return cuda_conv(g, w, x, nullptr, {});
     }
-    return {is_stock(x) ? stock_conv(g, w, x.tensor) : cpu_conv(g, w, x.tensor), x.form};
+    return {is_stock(g) ? stock_conv(g, w, x.tensor) : cpu_conv(g, w, x.tensor)};
 }
 
 Picture conv_add(Graph& g, const Conv& w, const Picture& x, const Picture& skip) {
-    if (is_cuda(x)) {
+    if (is_for_cuda(g)) {
         return cuda_conv(g, w, x, skip.tensor, {});
     }
-    return {is_stock(x) ? ggml_add(g, skip.tensor, stock_conv(g, w, x.tensor))
-                        : cpu_conv(g, w, x.tensor, skip.tensor),
-            x.form};
+    return {is_stock(g) ? ggml_add(g, skip.tensor, stock_conv(g, w, x.tensor))
+                        : cpu_conv(g, w, x.tensor, skip.tensor)};
 }
 
 Picture conv_down(Graph& g, const Conv& w, const Picture& x) {
     constexpr int kStride = 2;
-    if (is_cuda(x)) {
+    if (is_for_cuda(g)) {
         return cuda_conv(g, w, x, nullptr, {.stride = kStride});
     }
-    return {is_stock(x) ? stock_conv(g, w, ggml_pad(g, x.tensor, 1, 1, 0, 0), kStride)
-                        : cpu::direct_conv(g, w.weight, w.bias, x.tensor, nullptr, kStride),
-            x.form};
+    return {is_stock(g) ? stock_conv(g, w, ggml_pad(g, x.tensor, 1, 1, 0, 0), kStride)
+                        : cpu::direct_conv(g, w.weight, w.bias, x.tensor, nullptr, kStride)};
 }
 
-// A row and a column of zeros before the picture move its pixels under the kernel's centre; those
+// A row and a column of zeros before the picture move its pixels under the filter's centre; those
 // behind it are not reached then.
 Picture conv_down_centred(Graph& g, const Conv& w, const Picture& x) {
     constexpr int kStride = 2;
-    if (is_stock(x)) {
+    if (is_stock(g)) {
         ggml_tensor* padded = ggml_pad_ext(g, x.tensor, 1, 0, 1, 0, 0, 0, 0, 0);
-        return {stock_conv(g, w, padded, kStride), x.form};
+        return {stock_conv(g, w, padded, kStride)};
     }
     ggml_tensor* padded = ggml_pad_ext(g, as_f32(g, x.tensor), 0, 0, 1, 0, 1, 0, 0, 0);
-    return conv_down(g, w, {padded, x.form});
+    return conv_down(g, w, {padded});
 }
 
 Picture conv_up(Graph& g, const Conv& w, const Picture& x) {
     constexpr int kScale = 2;
-    if (is_cuda(x)) {
+    if (is_for_cuda(g)) {
         return cuda_conv(g, w, x, nullptr, {.scale = kScale});
     }
-    return {is_stock(x)
+    return {is_stock(g)
                 ? stock_conv(g, w, ggml_upscale(g, x.tensor, kScale, GGML_SCALE_MODE_NEAREST))
-                : cpu::winograd_conv(g, w.weight, w.bias, x.tensor, nullptr, kScale),
-            x.form};
+                : cpu::winograd_conv(g, w.weight, w.bias, x.tensor, nullptr, kScale)};
 }
 
 Picture group_norm(Graph& g, const GroupNorm& w, const Picture& x) {
-    if (is_cuda(x)) {
-        return {own::group_norm(g, w.weight, w.bias, x.tensor, /*silu=*/false), x.form};
+    if (is_for_cuda(g)) {
+        return {own::group_norm(g, {x.tensor, w.weight, w.bias}, {})};
     }
-    return {is_stock(x) ? stock_group_norm(g, w, x.tensor)
-                        : cpu::group_norm(g, w.weight, w.bias, x.tensor, {}),
-            x.form};
+    return {is_stock(g) ? stock_group_norm(g, w, x.tensor)
+                        : cpu::group_norm(g, w.weight, w.bias, x.tensor, {})};
 }
 
 Picture group_norm_silu(Graph& g, const GroupNorm& w, const Picture& x, bool in_place) {
-    if (is_cuda(x)) {
-        return {own::group_norm(g, w.weight, w.bias, x.tensor, /*silu=*/true), x.form};
+    if (is_for_cuda(g)) {
+        return {own::group_norm(g, {x.tensor, w.weight, w.bias}, {.silu = true})};
     }
-    if (!is_stock(x)) {
+    if (!is_stock(g)) {
         return {
-            cpu::group_norm(g, w.weight, w.bias, x.tensor, {.silu = true, .in_place = in_place}),
-            x.form};
+            cpu::group_norm(g, w.weight, w.bias, x.tensor, {.silu = true, .in_place = in_place})};
     }
     return {in_place ? ggml_silu_inplace(g, stock_group_norm_inplace(g, w, x.tensor))
-                     : ggml_silu(g, stock_group_norm(g, w, x.tensor)),
-            x.form};
+                     : ggml_silu(g, stock_group_norm(g, w, x.tensor))};
 }
 
 Picture group_norm_relu(Graph& g, const GroupNorm& w, const Picture& x, int n_groups, float eps) {
     ggml_tensor* y = stock_group_norm(g, w, to_planes(g, x), n_groups, eps);
-    return from_planes(g, ggml_relu(g, y), x.form);
+    return from_planes(g, ggml_relu(g, y));
 }
 
 Picture relu(Graph& g, const Picture& x) {
-    return {ggml_relu(g, as_f32(g, x.tensor)), x.form};
+    return {ggml_relu(g, as_f32(g, x.tensor))};
 }
 
 Picture pixel_attention(Graph& g, const Picture& q, const Picture& k, const Picture& v) {
-    if (is_cuda(q)) {
+    if (is_for_cuda(g)) {
         ggml_tensor* y = cuda_attention(g, q.tensor, k.tensor, v.tensor);
-        return {ggml_reshape_3d(g, y, q.tensor->ne[0], q.tensor->ne[1], q.tensor->ne[2]), q.form};
+        return {ggml_reshape_3d(g, y, q.tensor->ne[0], q.tensor->ne[1], q.tensor->ne[2])};
     }
-    return {is_stock(q) ? stock_attention(g, q.tensor, k.tensor, v.tensor)
-                        : cpu_attention(g, q.tensor, k.tensor, v.tensor),
-            q.form};
+    return {is_stock(g) ? stock_attention(g, q.tensor, k.tensor, v.tensor)
+                        : cpu_attention(g, q.tensor, k.tensor, v.tensor)};
 }
 
 }  // namespace flux2

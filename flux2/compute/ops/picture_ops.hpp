@@ -1,7 +1,7 @@
-// What convolutional networks do with pictures, in three forms: ggml's own operations on planes,
-// which run on every device; on CPUs code of ours (compute/cpu) and on NVIDIA GPUs nodes of ours
-// (compute/plain/picture_nodes), which are many times faster and want the channels of a pixel side
-// by side. A Picture knows its form; callers never ask.
+// What convolutional networks do with pictures, in three forms, which a graph's Form chooses from:
+// ggml's own operations on planes, which run on every device; nodes of our own
+// (compute/plain/picture_nodes) as CPUs (compute/cpu) and NVIDIA GPUs (compute/cuda) compute them,
+// which are many times faster and want the channels of a pixel side by side.
 #pragma once
 
 #include "compute/graph.hpp"
@@ -10,21 +10,18 @@
 
 namespace flux2 {
 
-enum class PictureForm {
-    stock,  // tensors are [w, h, channels]
-    cpu,    // tensors are [channels, w, h]
-    cuda,   // the same; in F32, or what only convolutions read in F16
-};
-// The form that is fast on this backend.
-PictureForm picture_form(const Backend& backend);
+// How a network of pictures is computed best. `suits_cuda`: its channels and types are such that
+// the nodes on NVIDIA GPUs take it.
+Form choose_picture_form(const Backend& backend, bool suits_cuda);
 
+// A picture in the order of its graph's form: [w, h, channels] for ggml's operations, else
+// [channels, w, h]; on NVIDIA GPUs in F16 where only convolutions read it. Callers never ask.
 struct Picture {
     ggml_tensor* tensor = nullptr;
-    PictureForm form = PictureForm::stock;
 };
 
 // Between pictures and the planes [w, h, channels] of a graph's inputs and outputs.
-Picture from_planes(Graph& g, ggml_tensor* planes, PictureForm form);
+Picture from_planes(Graph& g, ggml_tensor* planes);
 ggml_tensor* to_planes(Graph& g, const Picture& x);
 
 // Weight [k, k, in, out] in F16 or F32 with k 1 or 3, bias [out].

@@ -12,12 +12,22 @@
 namespace flux2 {
 namespace {
 
-bool has_own_nodes(const Graph& g) {
+bool is_for_cuda(const Graph& g) {
     return g.form().operations == Operations::cuda;
 }
 
 bool is_for_cpu(const Graph& g) {
     return g.form().operations == Operations::cpu;
+}
+
+bool is_stock(const Graph& g) {
+    return g.form().operations == Operations::stock;
+}
+
+// How a node of ours is computed in such a graph: in F32 by the function for CPUs, or in `type` by
+// a kernel, for which the plain form stands where there is none.
+NodeForm node_form(const Graph& g, ggml_type type, ggml_custom_op_t on_cpu) {
+    return is_for_cpu(g) ? NodeForm{.function = on_cpu} : NodeForm{.type = type};
 }
 
 ggml_tensor* as_type(Graph& g, ggml_tensor* x, ggml_type type) {
@@ -26,7 +36,7 @@ ggml_tensor* as_type(Graph& g, ggml_tensor* x, ggml_type type) {
 
 // ---- Over ggml's operations ----
 
-// Applies f to each stretch of columns of x with its modulation and joins the results.
+// Applies f to the columns of each span with its modulation and concatenates the results.
 template <typename F>
 ggml_tensor* for_spans(Graph& g, ggml_tensor* x, const ModSpans& spans, const F& f) {
     if (spans.size() == 1) {
@@ -42,22 +52,22 @@ ggml_tensor* for_spans(Graph& g, ggml_tensor* x, const ModSpans& spans, const F&
     return result;
 }
 
-ggml_tensor* turn_axes(Graph& g, ggml_tensor* x, const Rope& rope) {
+ggml_tensor* rotate_axes(Graph& g, ggml_tensor* x, const Rope& rope) {
     const int64_t part = x->ne[0] / Rope::kMaxAxes;
-    ggml_tensor* turned = nullptr;
+    ggml_tensor* rotated = nullptr;
     for (size_t i = 0; i < rope.axis.size(); ++i) {
         ggml_tensor* axis = ggml_view_3d(g, x, part, x->ne[1], x->ne[2], x->nb[1], x->nb[2],
                                          ggml_row_size(x->type, part * static_cast<int64_t>(i)));
         axis = ggml_rope_ext(g, axis, rope.axis[i], nullptr, static_cast<int>(part),
                              GGML_ROPE_TYPE_NORMAL, 0, rope.theta, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
-        turned = turned == nullptr ? axis : ggml_concat(g, turned, axis, 0);
+        rotated = rotated == nullptr ? axis : ggml_concat(g, rotated, axis, 0);
     }
-    return turned;
+    return rotated;
 }
 
-ggml_tensor* turn(Graph& g, ggml_tensor* x, const Rope& rope) {
+ggml_tensor* rotate(Graph& g, ggml_tensor* x, const Rope& rope) {
     if (rope.axis[1] != nullptr) {
-        return turn_axes(g, x, rope);
+        return rotate_axes(g, x, rope);
     }
     return ggml_rope_ext(g, x, rope.axis[0], nullptr, static_cast<int>(x->ne[0]),
                          rope.halves ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL, 0, rope.theta,
@@ -105,7 +115,8 @@ ggml_tensor* tokens(Graph& g, ggml_tensor* x, int64_t first, int64_t n_tokens) {
                         static_cast<size_t>(first) * x->nb[2]);
 }
 
-ggml_tensor* stock_attention(Graph& g, const AttentionInput& in) {
+// For forms that see all keys at once: kept ones are appended, queries that see less come apart.
+ggml_tensor* joined_attention(Graph& g, const AttentionInput& in) {
     if (in.mask != nullptr) {
         return masked_attention(g, in);
     }
@@ -144,8 +155,8 @@ Form choose_form(const Backend& backend, const Weights& weights, int64_t head_di
 namespace {
 
 ggml_tensor* linear_to(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
-    if (has_own_nodes(g) && w->type == GGML_TYPE_BF16) {
-        return own::linear(g, w, as_type(g, x, w->type), to);
+    if (is_for_cuda(g) && w->type == GGML_TYPE_BF16) {
+        return own::linear(g, w, as_type(g, x, w->type), {to});
     }
     if (cpu::is_laid_out_q8(w)) {
         return as_type(g, cpu::linear_q8(g, w, as_type(g, x, GGML_TYPE_F32)), to);
@@ -167,11 +178,8 @@ ggml_tensor* linear_activations(Graph& g, ggml_tensor* w, ggml_tensor* x) {
 }
 
 ggml_tensor* rms_norm(Graph& g, ggml_tensor* x, ggml_tensor* weight, float eps) {
-    if (has_own_nodes(g)) {
-        return own::rms_norm(g, x, weight, eps, g.form().activations);
-    }
-    if (is_for_cpu(g) && ggml_is_matrix(x)) {
-        return cpu::rms_norm(g, x, weight, eps);
+    if (is_for_cuda(g) || (is_for_cpu(g) && ggml_is_matrix(x))) {
+        return own::rms_norm(g, x, weight, eps, node_form(g, g.form().activations, cpu::rms_norm));
     }
     return ggml_mul(g, ggml_rms_norm(g, x, eps), weight);
 }
@@ -181,11 +189,8 @@ ggml_tensor* columns(Graph& g, ggml_tensor* x, int64_t first, int64_t n) {
 }
 
 ggml_tensor* modulate(Graph& g, ggml_tensor* x, const ModSpans& spans) {
-    if (has_own_nodes(g)) {
-        return own::modulate(g, x, spans, g.form().activations);
-    }
-    if (is_for_cpu(g)) {
-        return cpu::modulate(g, x, spans);
+    if (!is_stock(g)) {
+        return own::modulate(g, x, spans, node_form(g, g.form().activations, cpu::modulate));
     }
     constexpr float kEps = 1e-6f;
     return for_spans(g, x, spans, [&](ggml_tensor* part, const Mod& mod) {
@@ -195,11 +200,8 @@ ggml_tensor* modulate(Graph& g, ggml_tensor* x, const ModSpans& spans) {
 }
 
 ggml_tensor* add_gated(Graph& g, ggml_tensor* x, ggml_tensor* branch, const ModSpans& spans) {
-    if (has_own_nodes(g)) {
-        return own::add_gated(g, x, branch, spans);
-    }
-    if (is_for_cpu(g)) {
-        return cpu::add_gated(g, x, branch, spans);
+    if (!is_stock(g)) {
+        return own::add_gated(g, x, branch, spans, node_form(g, GGML_TYPE_F32, cpu::add_gated));
     }
     return ggml_add(g, x, for_spans(g, branch, spans, [&](ggml_tensor* part, const Mod& mod) {
                         return ggml_mul(g, part, mod.gate);
@@ -207,69 +209,57 @@ ggml_tensor* add_gated(Graph& g, ggml_tensor* x, ggml_tensor* branch, const ModS
 }
 
 ggml_tensor* add(Graph& g, ggml_tensor* x, ggml_tensor* branch) {
-    if (has_own_nodes(g)) {
+    if (is_for_cuda(g)) {
         const ModSpan all = {.n = x->ne[1], .mod = {}};
-        return own::add_gated(g, x, branch, std::span(&all, 1));
+        return own::add_gated(g, x, branch, std::span(&all, 1), {GGML_TYPE_F32});
     }
     return ggml_add(g, x, branch);
 }
 
 ggml_tensor* swiglu(Graph& g, ggml_tensor* gate, ggml_tensor* up, ggml_tensor* before) {
-    if (has_own_nodes(g)) {
+    if (!is_stock(g)) {
         before = before != nullptr ? as_type(g, before, gate->type) : nullptr;
-        return own::swiglu(g, gate, up, before, g.form().activations);
-    }
-    if (is_for_cpu(g)) {
-        return cpu::swiglu(g, gate, up, before);
+        return own::swiglu(g, gate, up, before, node_form(g, g.form().activations, cpu::swiglu));
     }
     ggml_tensor* y = ggml_swiglu_split(g, gate, up);
     return before == nullptr ? y : ggml_concat(g, before, y, 0);
 }
 
-namespace {
-
-bool takes_table(const Graph& g) {
-    return has_own_nodes(g) || is_for_cpu(g);
-}
-
-}  // namespace
-
 Rope rope_of_axes(Graph& g, const std::array<ggml_tensor*, Rope::kMaxAxes>& axes, int64_t head_dim,
                   float theta) {
     return {.axis = axes,
             .theta = theta,
-            .table = takes_table(g) ? own::rope_table(g, axes, head_dim, theta) : nullptr};
+            .table = is_stock(g) ? nullptr : own::rope_table(g, axes, head_dim, theta)};
 }
 
 Rope rope_of_text(Graph& g, ggml_tensor* positions, int64_t head_dim, float theta, bool halves) {
     return {.axis = {positions},
             .theta = theta,
             .halves = halves,
-            .table = takes_table(g) ? own::rope_table(g, std::span(&positions, 1), head_dim, theta)
-                                    : nullptr};
+            .table = is_stock(g) ? nullptr
+                                 : own::rope_table(g, std::span(&positions, 1), head_dim, theta)};
 }
 
 ggml_tensor* join_heads(Graph& g, std::span<const HeadsPart> parts, const Rope* rope, float eps) {
     const HeadsPart& first = parts.front();
     const bool as_they_are = parts.size() == 1 && first.norm == nullptr && rope == nullptr;
-    if (has_own_nodes(g)) {
-        return as_they_are && first.x->type == GGML_TYPE_BF16
-                   ? first.x
-                   : own::join_heads(g, parts, rope, eps);
+    const ggml_type type = kept_type(g.form());
+    if (as_they_are && first.x->type == type) {
+        return first.x;
     }
-    if (is_for_cpu(g) && !as_they_are) {
-        return cpu::join_heads(g, parts, rope, eps);
+    if (!is_stock(g)) {
+        return own::join_heads(g, parts, rope, eps, node_form(g, type, cpu::join_heads));
     }
     ggml_tensor* joined = nullptr;
     for (const HeadsPart& part : parts) {
         ggml_tensor* x = part.norm == nullptr ? part.x : rms_norm(g, part.x, part.norm, eps);
         joined = joined == nullptr ? x : ggml_concat(g, joined, x, 2);
     }
-    return rope == nullptr ? joined : turn(g, joined, *rope);
+    return rope == nullptr ? joined : rotate(g, joined, *rope);
 }
 
 ggml_tensor* attention(Graph& g, const AttentionInput& in) {
-    return has_own_nodes(g) ? own::attention(g, in) : stock_attention(g, in);
+    return is_for_cuda(g) ? own::attention(g, in, {GGML_TYPE_BF16}) : joined_attention(g, in);
 }
 
 ggml_type kept_type(const Form& form) {

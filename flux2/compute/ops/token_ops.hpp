@@ -1,9 +1,11 @@
 // The steps all networks are made of. Each has up to three forms, which a graph's Form chooses
-// from: ggml's operations, which every device has; on CPUs some of our own (compute/cpu); on NVIDIA
-// GPUs our own nodes (compute/plain/token_nodes). Shapes are ggml order, fastest first.
+// from: ggml's operations, which every device has; nodes of our own (compute/plain/token_nodes) as
+// CPUs compute them (compute/cpu); the same nodes as NVIDIA GPUs do (compute/cuda). Shapes are ggml
+// order, fastest first.
 #pragma once
 
 #include "compute/graph.hpp"
+#include "compute/operands.hpp"
 #include "compute/weights.hpp"
 
 #include <ggml.h>
@@ -11,7 +13,6 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace flux2 {
 
@@ -31,17 +32,6 @@ ggml_tensor* columns(Graph& g, ggml_tensor* x, int64_t first, int64_t n);
 
 // ---- Modulation ----
 
-struct Mod {
-    ggml_tensor *shift, *scale, *gate;
-};
-
-// A stretch of tokens that shares one modulation.
-struct ModSpan {
-    int64_t n;
-    Mod mod;
-};
-using ModSpans = std::vector<ModSpan>;  // one or two
-
 // (1 + scale) * LN(x) + shift; LayerNorm without weights, eps 1e-6.
 ggml_tensor* modulate(Graph& g, ggml_tensor* x, const ModSpans& spans);
 
@@ -55,38 +45,17 @@ ggml_tensor* swiglu(Graph& g, ggml_tensor* gate, ggml_tensor* up, ggml_tensor* b
 
 // ---- Attention ----
 
-// How heads are turned by the positions of their tokens. Every axis turns its share of a head.
-struct Rope {
-    static constexpr int kMaxAxes = 4;
-    std::array<ggml_tensor*, kMaxAxes> axis = {};  // i32 [n] each; one, or all
-    float theta = 0;
-    bool halves = false;           // a pair is values i and i + head_dim / 2, else neighbours
-    ggml_tensor* table = nullptr;  // cosines and sines, where our own nodes want them
-};
-// FLUX.2's: four axes, neighbours.
+// FLUX.2's rope: four axes, neighbours.
 Rope rope_of_axes(Graph& g, const std::array<ggml_tensor*, Rope::kMaxAxes>& axes, int64_t head_dim,
                   float theta);
 // Language models': one axis.
 Rope rope_of_text(Graph& g, ggml_tensor* positions, int64_t head_dim, float theta, bool halves);
 
-struct HeadsPart {
-    ggml_tensor* x;     // [head_dim, n_head, n], may be a view
-    ggml_tensor* norm;  // [head_dim]; null: they stay as they are
-};
-// Heads of one or two stretches of tokens behind each other, RMS-normalised and turned (rope may be
-// null), as attention wants them: [head_dim, n_head, n].
+// Concatenates the tokens of one or two parts after an RMS norm of every head, then rotates the
+// heads (rope may be null). -> [head_dim, n_head, n], as attention takes them
 ggml_tensor* join_heads(Graph& g, std::span<const HeadsPart> parts, const Rope* rope,
                         float eps = 1e-6f);
 
-// softmax(q k^T / sqrt(head_dim) + mask) v. Query head j uses key head j / (n_head / n_head_kv).
-struct AttentionInput {
-    ggml_tensor *q, *k, *v;                            // [head_dim, n_head, n]
-    ggml_tensor *kept_k = nullptr, *kept_v = nullptr;  // seen by all queries too
-    ggml_tensor* mask = nullptr;                       // [n_kv, n]; over ggml's operations all
-                                                       // scores are then kept in memory
-    // Queries from here on see only keys from here on; 0: there are no such.
-    int64_t n_main = 0;
-};
 // -> [head_dim * n_head, n]
 ggml_tensor* attention(Graph& g, const AttentionInput& in);
 // The type of keys and values that are kept for it.

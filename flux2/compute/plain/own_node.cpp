@@ -2,12 +2,26 @@
 
 #include <atomic>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace flux2 {
 namespace {
 
-constexpr size_t kFunctionOffset = kNodeParamsOffset - sizeof(ggml_custom_op_t);
+// What a node of ours holds beside its parameters.
+struct Identity {
+    const OwnOperation* operation;
+    ggml_custom_op_t function;
+};
+
+constexpr size_t kIdentityOffset = kNodeParamsOffset - sizeof(Identity);
+
+Identity identity_of(const ggml_tensor* node) {
+    Identity identity = {};
+    std::memcpy(&identity, reinterpret_cast<const std::byte*>(node->op_params) + kIdentityOffset,
+                sizeof(identity));
+    return identity;
+}
 
 // What ggml calls for every node of ours. Its frames are no place for exceptions to pass, and its
 // other threads wait for this one, so a lack of memory is noted where the graph looks for it; what
@@ -18,49 +32,55 @@ void run(ggml_tensor* node, int ith, int nth, void* lacks_memory) {
         return;
     }
     try {
-        function_of(node)(node, ith, nth, nullptr);
+        identity_of(node).function(node, ith, nth, nullptr);
     } catch (const std::bad_alloc&) {
         noted = true;
     }
 }
 
-ggml_tensor* complete(ggml_tensor* node, const char* name, ggml_custom_op_t function) {
-    std::memcpy(reinterpret_cast<std::byte*>(node->op_params) + kFunctionOffset, &function,
-                sizeof(function));
-    ggml_set_name(node, name);
-    return node;
+ggml_tensor* make_result(Graph& g, const OwnNode& node, std::vector<ggml_tensor*> sources) {
+    std::atomic<bool>* lacks_memory = &g.lacks_memory();
+    if (node.form.in_place) {
+        ggml_tensor* first = sources.front();
+        return ggml_custom_inplace(g, first, sources.data() + 1,
+                                   static_cast<int>(sources.size()) - 1, run, GGML_N_TASKS_MAX,
+                                   lacks_memory);
+    }
+    const auto& ne = node.ne;
+    return ggml_custom_4d(g, node.form.type, ne[0], ne[1], ne[2], ne[3], sources.data(),
+                          static_cast<int>(sources.size()), run, GGML_N_TASKS_MAX, lacks_memory);
 }
 
 }  // namespace
 
-ggml_tensor* own_node(Graph& g, const NodeResult& result,
-                      std::initializer_list<ggml_tensor*> sources, ggml_custom_op_t function) {
-    std::vector<ggml_tensor*> args(sources);
-    std::erase(args, nullptr);
-    const auto& ne = result.ne;
-    return complete(
-        ggml_custom_4d(g, result.type, ne[0], ne[1], ne[2], ne[3], args.data(),
-                       static_cast<int>(args.size()), run, GGML_N_TASKS_MAX, &g.lacks_memory()),
-        result.name, function);
+ggml_tensor* own_node(Graph& g, const OwnNode& node, std::initializer_list<ggml_tensor*> sources) {
+    std::vector<ggml_tensor*> present(sources);
+    std::erase(present, nullptr);
+    ggml_tensor* result = make_result(g, node, std::move(present));
+    const ggml_custom_op_t function =
+        node.form.function != nullptr ? node.form.function : node.operation.plain;
+    const Identity identity = {&node.operation, function};
+    std::memcpy(reinterpret_cast<std::byte*>(result->op_params) + kIdentityOffset, &identity,
+                sizeof(identity));
+    ggml_set_name(result, operation_name(result).c_str());
+    return result;
 }
 
-ggml_tensor* own_node_in_place(Graph& g, const char* name, ggml_tensor* x,
-                               std::initializer_list<ggml_tensor*> sources,
-                               ggml_custom_op_t function) {
-    std::vector<ggml_tensor*> args(sources);
-    return complete(ggml_custom_inplace(g, x, args.data(), static_cast<int>(args.size()), run,
-                                        GGML_N_TASKS_MAX, &g.lacks_memory()),
-                    name, function);
+const OwnOperation* operation_of(const ggml_tensor* node) {
+    return node->op == GGML_OP_CUSTOM ? identity_of(node).operation : nullptr;
 }
 
-ggml_custom_op_t function_of(const ggml_tensor* node) {
-    ggml_custom_op_t function = nullptr;
-    if (node->op == GGML_OP_CUSTOM) {
-        std::memcpy(&function,
-                    reinterpret_cast<const std::byte*>(node->op_params) + kFunctionOffset,
-                    sizeof(function));
+bool has_plain_form(const ggml_tensor* node) {
+    const OwnOperation* operation = operation_of(node);
+    return operation != nullptr && identity_of(node).function == operation->plain;
+}
+
+std::string operation_name(const ggml_tensor* node) {
+    const OwnOperation* operation = operation_of(node);
+    if (operation == nullptr) {
+        return ggml_op_desc(node);
     }
-    return function;
+    return has_plain_form(node) ? operation->name : std::string("cpu ") + operation->name;
 }
 
 }  // namespace flux2

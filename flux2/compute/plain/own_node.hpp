@@ -1,9 +1,10 @@
-// Graph nodes for operations of our own that ggml does not have: functions of ours that ggml's CPU
-// threads run. All threads call a node's function with their index; nothing lets them wait for each
-// other, so an operation of two phases is two nodes. Other devices have a table of kernels by
-// function (compute/cuda). Parameters that are no tensors ride in the node itself.
+// Graph nodes for operations of our own that ggml does not have. A node holds which operation it
+// is, the function that ggml's CPU threads run for it, and parameters that are no tensors. Other
+// devices have a table of kernels by operation (compute/cuda/kernel_table).
 //
-// A function may throw std::bad_alloc and nothing else: Graph::compute then throws out_of_memory.
+// All threads call a node's function with their index; nothing lets them wait for each other, so an
+// operation of two phases is two nodes. A function may throw std::bad_alloc and nothing else:
+// Graph::compute then throws out_of_memory.
 #pragma once
 
 #include "compute/graph.hpp"
@@ -15,38 +16,46 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <string>
 #include <type_traits>
 
 namespace flux2 {
 
-struct NodeResult {
-    const char* name;  // what kind of operation it is, for profiles
-    ggml_type type;
-    std::array<int64_t, 4> ne;
+// An operation of our own; there is one object of each, whose address is its identity.
+struct OwnOperation {
+    const char* name;        // for profiles
+    ggml_custom_op_t plain;  // plain C++ in the order of the formula: what other forms agree with
+};
+
+// How a node is computed.
+struct NodeForm {
+    ggml_type type = GGML_TYPE_F32;       // of the result
+    ggml_custom_op_t function = nullptr;  // for CPUs (compute/cpu); null: the plain form
+    bool in_place = false;  // in the memory of the first source, which nobody may read later
+};
+
+struct OwnNode {
+    const OwnOperation& operation;  // must outlive the graph
+    NodeForm form;
+    std::array<int64_t, 4> ne;  // of the result
 };
 
 // A node without parameters. Sources that are null are left out.
-ggml_tensor* own_node(Graph& g, const NodeResult& result,
-                      std::initializer_list<ggml_tensor*> sources, ggml_custom_op_t function);
+ggml_tensor* own_node(Graph& g, const OwnNode& node, std::initializer_list<ggml_tensor*> sources);
 
-// The same in the memory of x, which nobody may read later; x is the node's first source.
-ggml_tensor* own_node_in_place(Graph& g, const char* name, ggml_tensor* x,
-                               std::initializer_list<ggml_tensor*> sources,
-                               ggml_custom_op_t function);
-
-// Behind ggml's own parameters of such nodes, which take 24 bytes, lie our function and then ours.
-constexpr size_t kNodeParamsOffset = 32;
+// Behind ggml's own parameters of such nodes, which take 24 bytes, lie the operation and the
+// function, and then ours.
+constexpr size_t kNodeParamsOffset = 40;
 constexpr size_t kNodeParamsSize = GGML_MAX_OP_PARAMS - kNodeParamsOffset;
 
 template <typename Params>
-ggml_tensor* own_node(Graph& g, const NodeResult& result,
-                      std::initializer_list<ggml_tensor*> sources, ggml_custom_op_t function,
+ggml_tensor* own_node(Graph& g, const OwnNode& node, std::initializer_list<ggml_tensor*> sources,
                       const Params& params) {
     static_assert(std::is_trivially_copyable_v<Params> && sizeof(Params) <= kNodeParamsSize);
-    ggml_tensor* node = own_node(g, result, sources, function);
-    std::memcpy(reinterpret_cast<std::byte*>(node->op_params) + kNodeParamsOffset, &params,
+    ggml_tensor* result = own_node(g, node, sources);
+    std::memcpy(reinterpret_cast<std::byte*>(result->op_params) + kNodeParamsOffset, &params,
                 sizeof(params));
-    return node;
+    return result;
 }
 
 template <typename Params>
@@ -57,7 +66,11 @@ Params params_of(const ggml_tensor* node) {
     return params;
 }
 
-// The function that names a node's operation; null for ggml's operations.
-ggml_custom_op_t function_of(const ggml_tensor* node);
+// Null for ggml's operations.
+const OwnOperation* operation_of(const ggml_tensor* node);
+// Whether a node of ours has the plain form, whose sources and types kernels of devices take.
+bool has_plain_form(const ggml_tensor* node);
+// What to call any node in a profile: "conv", or "cpu conv" in a form of compute/cpu.
+std::string operation_name(const ggml_tensor* node);
 
 }  // namespace flux2

@@ -9,9 +9,6 @@
 namespace flux2::own {
 namespace {
 
-constexpr int64_t kGroups = 32;
-constexpr float kEps = 1e-6f;
-
 int64_t in_eights(int64_t channels) {
     return (channels + 7) / 8 * 8;
 }
@@ -36,15 +33,7 @@ float plane_value(const ggml_tensor* planes, int64_t x, int64_t y, int64_t chann
         planes->data)[(channel * planes->ne[1] + y) * planes->ne[0] + x];
 }
 
-}  // namespace
-
-ggml_tensor* planes_to_half(Graph& g, ggml_tensor* planes) {
-    const auto* ne = planes->ne;
-    return own_node(g, {"planes to half", GGML_TYPE_F16, {in_eights(ne[2]), ne[0], ne[1], 1}},
-                    {planes}, planes_to_half_on_cpu, 0);
-}
-
-void planes_to_half_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+void plain_planes_to_half(ggml_tensor* y, int ith, int nth, void*) {
     const ggml_tensor* planes = y->src[0];
     share(y->ne[2], ith, nth, [&](int64_t row) {
         for (int64_t column = 0; column < y->ne[1]; ++column) {
@@ -57,12 +46,7 @@ void planes_to_half_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
     });
 }
 
-ggml_tensor* pixels_to_planes(Graph& g, ggml_tensor* x) {
-    return own_node(g, {"pixels to planes", GGML_TYPE_F32, {x->ne[1], x->ne[2], x->ne[0], 1}}, {x},
-                    pixels_to_planes_on_cpu, 0);
-}
-
-void pixels_to_planes_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+void plain_pixels_to_planes(ggml_tensor* y, int ith, int nth, void*) {
     auto* values = static_cast<float*>(y->data);
     share(y->ne[1], ith, nth, [&](int64_t row) {
         for (int64_t column = 0; column < y->ne[0]; ++column) {
@@ -74,12 +58,7 @@ void pixels_to_planes_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
     });
 }
 
-ggml_tensor* to_half(Graph& g, ggml_tensor* x) {
-    return own_node(g, {"to half", GGML_TYPE_F16, {x->ne[0], x->ne[1], x->ne[2], 1}}, {x},
-                    to_half_on_cpu, 0);
-}
-
-void to_half_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+void plain_to_half(ggml_tensor* y, int ith, int nth, void*) {
     share(y->ne[2], ith, nth, [&](int64_t row) {
         for (int64_t column = 0; column < y->ne[1]; ++column) {
             Row channels = pixel(y->src[0], column, row);
@@ -89,20 +68,14 @@ void to_half_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
     });
 }
 
-ggml_tensor* pack_kernel(Graph& g, ggml_tensor* kernel) {
-    const auto* ne = kernel->ne;
-    return own_node(g, {"pack kernel", GGML_TYPE_F16, {in_eights(ne[2]), ne[3], ne[0] * ne[1], 1}},
-                    {kernel}, pack_kernel_on_cpu, 0);
-}
-
-void pack_kernel_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
-    const ggml_tensor* kernel = y->src[0];
+void plain_pack_filter(ggml_tensor* y, int ith, int nth, void*) {
+    const ggml_tensor* filter = y->src[0];
     const int64_t n_taps = y->ne[2];
     share(y->ne[1], ith, nth, [&](int64_t out) {
-        const Row weights = read_row(kernel, bytes_at(out, kernel->nb[3]), n_taps * kernel->ne[2]);
+        const Row weights = read_row(filter, bytes_at(out, filter->nb[3]), n_taps * filter->ne[2]);
         for (int64_t tap = 0; tap < n_taps; ++tap) {
             Row row(static_cast<size_t>(y->ne[0]));
-            for (int64_t in = 0; in < kernel->ne[2]; ++in) {
+            for (int64_t in = 0; in < filter->ne[2]; ++in) {
                 row[static_cast<size_t>(in)] = weights[static_cast<size_t>(in * n_taps + tap)];
             }
             set_pixel(y, out, tap, row);
@@ -110,17 +83,7 @@ void pack_kernel_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
     });
 }
 
-ggml_tensor* conv(Graph& g, ggml_tensor* kernel, ggml_tensor* bias, ggml_tensor* x,
-                  ggml_tensor* skip, const ConvParams& params) {
-    const int64_t w = x->ne[1] * params.scale / params.stride;
-    const int64_t h = x->ne[2] * params.scale / params.stride;
-    return own_node(g, {"conv", GGML_TYPE_F32, {bias->ne[0], w, h, 1}},
-                    {x, pack_kernel(g, kernel), bias, skip}, conv_on_cpu, params);
-}
-
-namespace {
-
-// Adds what a tap of the kernel sees to the channels of a result. w [in, out]
+// Adds what a tap of the filter sees to the channels of a result. w [in, out]
 void add_tap(Row& sums, const ggml_tensor* packed, int64_t tap, const Row& seen) {
     for (size_t out = 0; out < sums.size(); ++out) {
         const Row weights = pixel(packed, static_cast<int64_t>(out), tap);
@@ -130,19 +93,17 @@ void add_tap(Row& sums, const ggml_tensor* packed, int64_t tap, const Row& seen)
     }
 }
 
-}  // namespace
-
-void conv_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+void plain_conv(ggml_tensor* y, int ith, int nth, void*) {
     const auto params = params_of<ConvParams>(y);
     const ggml_tensor* x = y->src[0];
-    const int64_t before = params.kernel == 3 && params.stride == 1 ? 1 : 0;  // zeros left and top
+    const int64_t before = params.size == 3 && params.stride == 1 ? 1 : 0;  // zeros left and top
     share(y->ne[1] * y->ne[2], ith, nth, [&](int64_t i) {
         const int64_t column = i % y->ne[1];
         const int64_t row = i / y->ne[1];
         Row sums = row_of(y->src[2], 0);
-        for (int64_t tap = 0; tap < params.kernel * params.kernel; ++tap) {
-            const int64_t from_x = column * params.stride + tap % params.kernel - before;
-            const int64_t from_y = row * params.stride + tap / params.kernel - before;
+        for (int64_t tap = 0; tap < params.size * params.size; ++tap) {
+            const int64_t from_x = column * params.stride + tap % params.size - before;
+            const int64_t from_y = row * params.stride + tap / params.size - before;
             if (from_x >= 0 && from_x < x->ne[1] * params.scale && from_y >= 0 &&
                 from_y < x->ne[2] * params.scale) {
                 add_tap(sums, y->src[1], tap,
@@ -156,14 +117,6 @@ void conv_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
         set_pixel(y, column, row, sums);
     });
 }
-
-ggml_tensor* group_norm(Graph& g, ggml_tensor* weight, ggml_tensor* bias, ggml_tensor* x,
-                        bool silu) {
-    return own_node(g, {"group norm", GGML_TYPE_F16, {x->ne[0], x->ne[1], x->ne[2], 1}},
-                    {x, weight, bias}, group_norm_on_cpu, GroupNormParams{silu});
-}
-
-namespace {
 
 // Mean and deviation of a group's channels [first, first + n) over all pixels.
 std::pair<float, float> moments(const ggml_tensor* x, int64_t first, int64_t n) {
@@ -179,18 +132,16 @@ std::pair<float, float> moments(const ggml_tensor* x, int64_t first, int64_t n) 
     const double mean = mean_of([](double v) { return v; });
     const double variance = mean_of([&](double v) { return (v - mean) * (v - mean); });
     return {static_cast<float>(mean),
-            static_cast<float>(std::sqrt(variance + static_cast<double>(kEps)))};
+            static_cast<float>(std::sqrt(variance + static_cast<double>(kNormEps)))};
 }
 
-}  // namespace
-
-void group_norm_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+void plain_group_norm(ggml_tensor* y, int ith, int nth, void*) {
     const ggml_tensor* x = y->src[0];
     const bool silu = params_of<GroupNormParams>(y).silu;
     const Row weight = row_of(y->src[1], 0);
     const Row bias = row_of(y->src[2], 0);
-    const int64_t n = x->ne[0] / kGroups;  // channels of a group
-    share(kGroups, ith, nth, [&](int64_t group) {
+    const int64_t n = x->ne[0] / kNormGroups;  // channels of a group
+    share(kNormGroups, ith, nth, [&](int64_t group) {
         const auto [mean, deviation] = moments(x, group * n, n);
         for (int64_t i = 0; i < x->ne[1] * x->ne[2] * n; ++i) {
             const int64_t channel = group * n + i % n;
@@ -204,12 +155,7 @@ void group_norm_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
     });
 }
 
-ggml_tensor* softmax(Graph& g, ggml_tensor* scores, const SoftmaxParams& params) {
-    return own_node(g, {"softmax", GGML_TYPE_F16, {scores->ne[0], scores->ne[1], 1, 1}}, {scores},
-                    softmax_on_cpu, params);
-}
-
-void softmax_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+void plain_softmax(ggml_tensor* y, int ith, int nth, void*) {
     const auto params = params_of<SoftmaxParams>(y);
     share(y->ne[1], ith, nth, [&](int64_t i) {
         Row row = row_of(y->src[0], i);
@@ -222,6 +168,55 @@ void softmax_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
         scale_row(row, params.gain / sum);
         set_row(y, i, row);
     });
+}
+
+}  // namespace
+
+const OwnOperation kPlanesToHalf = {"planes to half", plain_planes_to_half};
+const OwnOperation kPixelsToPlanes = {"pixels to planes", plain_pixels_to_planes};
+const OwnOperation kToHalf = {"to half", plain_to_half};
+const OwnOperation kPackFilter = {"pack filter", plain_pack_filter};
+const OwnOperation kConv = {"conv", plain_conv};
+const OwnOperation kGroupNorm = {"group norm", plain_group_norm};
+const OwnOperation kSoftmax = {"softmax", plain_softmax};
+
+ggml_tensor* planes_to_half(Graph& g, ggml_tensor* planes) {
+    const auto* ne = planes->ne;
+    return own_node(g, {kPlanesToHalf, {GGML_TYPE_F16}, {in_eights(ne[2]), ne[0], ne[1], 1}},
+                    {planes});
+}
+
+ggml_tensor* pixels_to_planes(Graph& g, ggml_tensor* x) {
+    return own_node(g, {kPixelsToPlanes, {}, {x->ne[1], x->ne[2], x->ne[0], 1}}, {x});
+}
+
+ggml_tensor* to_half(Graph& g, ggml_tensor* x) {
+    return own_node(g, {kToHalf, {GGML_TYPE_F16}, {x->ne[0], x->ne[1], x->ne[2], 1}}, {x});
+}
+
+ggml_tensor* pack_filter(Graph& g, ggml_tensor* filter) {
+    const auto* ne = filter->ne;
+    return own_node(g, {kPackFilter, {GGML_TYPE_F16}, {in_eights(ne[2]), ne[3], ne[0] * ne[1], 1}},
+                    {filter});
+}
+
+ggml_tensor* conv(Graph& g, const ConvInput& in, const ConvParams& params, const NodeForm& form) {
+    const int64_t w = in.x->ne[1] * params.scale / params.stride;
+    const int64_t h = in.x->ne[2] * params.scale / params.stride;
+    return own_node(g, {kConv, form, {in.bias->ne[0], w, h, 1}},
+                    {in.x, in.packed_filter, in.bias, in.skip}, params);
+}
+
+ggml_tensor* group_norm(Graph& g, const GroupNormInput& in, const GroupNormParams& params,
+                        const NodeForm& form) {
+    const auto* ne = in.x->ne;
+    return own_node(g, {kGroupNorm, form, {ne[0], ne[1], ne[2], 1}},
+                    {in.x, in.weight, in.bias, in.moments}, params);
+}
+
+ggml_tensor* softmax(Graph& g, ggml_tensor* scores, const SoftmaxParams& params) {
+    return own_node(g, {kSoftmax, {GGML_TYPE_F16}, {scores->ne[0], scores->ne[1], 1, 1}}, {scores},
+                    params);
 }
 
 }  // namespace flux2::own

@@ -25,20 +25,7 @@ float root_mean_square(const Row& x, float eps) {
     return std::sqrt(dot(x, x) / static_cast<float>(x.size()) + eps);
 }
 
-}  // namespace
-
-ggml_tensor* linear(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
-    return own_node(g, {"linear", to, {w->ne[1], x->ne[1], 1, 1}}, {w, x}, linear_on_cpu,
-                    LinearParams{.transposed = false, .factor = 1});
-}
-
-ggml_tensor* linear_transposed(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to,
-                               float factor) {
-    return own_node(g, {"linear", to, {w->ne[0], x->ne[1], 1, 1}}, {w, x}, linear_on_cpu,
-                    LinearParams{.transposed = true, .factor = factor});
-}
-
-void linear_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+void plain_linear(ggml_tensor* y, int ith, int nth, void*) {
     const ggml_tensor* w = y->src[0];
     const auto params = params_of<LinearParams>(y);
     share(y->ne[1], ith, nth, [&](int64_t i) {
@@ -58,21 +45,7 @@ void linear_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
     });
 }
 
-ggml_tensor* modulate(Graph& g, ggml_tensor* x, std::span<const ModSpan> spans, ggml_type to) {
-    constexpr float kEps = 1e-6f;
-    const Mod& a = spans.front().mod;
-    const Mod b = spans.size() > 1 ? spans[1].mod : Mod{};
-    return own_node(g, {"modulate", to, {x->ne[0], x->ne[1], 1, 1}},
-                    {x, a.scale, a.shift, b.scale, b.shift}, norm_on_cpu,
-                    NormParams{.n_first = spans.front().n, .eps = kEps, .centred = true});
-}
-
-ggml_tensor* rms_norm(Graph& g, ggml_tensor* x, ggml_tensor* scale, float eps, ggml_type to) {
-    return own_node(g, {"rms norm", to, {x->ne[0], x->ne[1], 1, 1}}, {x, scale}, norm_on_cpu,
-                    NormParams{.n_first = x->ne[1], .eps = eps, .centred = false});
-}
-
-void norm_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+void plain_norm(ggml_tensor* y, int ith, int nth, void*) {
     const auto params = params_of<NormParams>(y);
     share(y->ne[1], ith, nth, [&](int64_t i) {
         const int span = i < params.n_first ? 0 : 1;
@@ -94,15 +67,7 @@ void norm_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
     });
 }
 
-ggml_tensor* add_gated(Graph& g, ggml_tensor* x, ggml_tensor* branch,
-                       std::span<const ModSpan> spans) {
-    ggml_tensor* second = spans.size() > 1 ? spans[1].mod.gate : nullptr;
-    return own_node(g, {"add gated", GGML_TYPE_F32, {x->ne[0], x->ne[1], 1, 1}},
-                    {x, branch, spans.front().mod.gate, second}, add_gated_on_cpu,
-                    GateParams{.n_first = spans.front().n});
-}
-
-void add_gated_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+void plain_add_gated(ggml_tensor* y, int ith, int nth, void*) {
     const auto params = params_of<GateParams>(y);
     share(y->ne[1], ith, nth, [&](int64_t i) {
         Row x = row_of(y->src[0], i);
@@ -116,14 +81,7 @@ void add_gated_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
     });
 }
 
-ggml_tensor* swiglu(Graph& g, ggml_tensor* gate, ggml_tensor* up, ggml_tensor* before,
-                    ggml_type to) {
-    const int64_t width = gate->ne[0] + (before != nullptr ? before->ne[0] : 0);
-    return own_node(g, {"swiglu", to, {width, gate->ne[1], 1, 1}}, {gate, up, before},
-                    swiglu_on_cpu, 0);
-}
-
-void swiglu_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+void plain_swiglu(ggml_tensor* y, int ith, int nth, void*) {
     share(y->ne[1], ith, nth, [&](int64_t i) {
         Row row = y->src[2] != nullptr ? row_of(y->src[2], i) : Row();
         const Row gate = row_of(y->src[0], i);
@@ -135,15 +93,7 @@ void swiglu_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
     });
 }
 
-ggml_tensor* rope_table(Graph& g, std::span<ggml_tensor* const> axes, int64_t head_dim,
-                        float theta) {
-    ggml_tensor* a[4] = {};
-    std::copy(axes.begin(), axes.end(), a);
-    return own_node(g, {"rope table", GGML_TYPE_F32, {head_dim, axes.front()->ne[0], 1, 1}},
-                    {a[0], a[1], a[2], a[3]}, rope_table_on_cpu, RopeParams{theta});
-}
-
-void rope_table_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+void plain_rope_table(ggml_tensor* y, int ith, int nth, void*) {
     const auto theta = static_cast<double>(params_of<RopeParams>(y).theta);
     const auto n_axes = std::find(y->src, y->src + GGML_MAX_SRC, nullptr) - y->src;
     const int64_t n_pairs = y->ne[0] / 2 / n_axes;  // of an axis
@@ -161,41 +111,23 @@ void rope_table_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
     });
 }
 
-ggml_tensor* join_heads(Graph& g, std::span<const HeadsPart> parts, const Rope* rope, float eps) {
-    const HeadsPart& a = parts.front();
-    const HeadsPart b = parts.size() > 1 ? parts[1] : HeadsPart{};
-    const int64_t n = a.x->ne[2] + (b.x != nullptr ? b.x->ne[2] : 0);
-    return own_node(g, {"join heads", GGML_TYPE_BF16, {a.x->ne[0], a.x->ne[1], n, 1}},
-                    {a.x, a.norm, b.x, b.norm, rope != nullptr ? rope->table : nullptr},
-                    join_heads_on_cpu,
-                    HeadsParams{.n_parts = static_cast<int32_t>(parts.size()),
-                                .normalises = a.norm != nullptr,
-                                .turns = rope != nullptr,
-                                .halves = rope != nullptr && rope->halves,
-                                .eps = eps});
-}
-
-namespace {
-
-void turn(Row& head, const Row& table, bool halves) {
+void rotate(Row& head, const Row& table, bool halves) {
     const size_t n_pairs = head.size() / 2;
     for (size_t i = 0; i < n_pairs; ++i) {
         float& x = head[halves ? i : 2 * i];
         float& y = head[halves ? i + n_pairs : 2 * i + 1];
         const float c = table[2 * i];
         const float s = table[2 * i + 1];
-        const float turned = x * c - y * s;
+        const float rotated = x * c - y * s;
         y = x * s + y * c;
-        x = turned;
+        x = rotated;
     }
 }
 
-}  // namespace
-
-void join_heads_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+void plain_join_heads(ggml_tensor* y, int ith, int nth, void*) {
     const auto params = params_of<HeadsParams>(y);
     const int sources = params.normalises ? 2 : 1;  // of a part
-    const ggml_tensor* table = params.turns ? y->src[params.n_parts * sources] : nullptr;
+    const ggml_tensor* table = params.rotates ? y->src[params.n_parts * sources] : nullptr;
     const int64_t n_first = y->src[0]->ne[2];
     share(y->ne[2], ith, nth, [&](int64_t i) {
         const int part = i < n_first ? 0 : 1;
@@ -209,26 +141,13 @@ void join_heads_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
                     row[j] = row[j] / size * norm[j];
                 }
             }
-            if (params.turns) {
-                turn(row, row_of(table, i), params.halves);
+            if (params.rotates) {
+                rotate(row, row_of(table, i), params.halves);
             }
             write_row(y, bytes_at(head, y->nb[1]) + bytes_at(i, y->nb[2]), row);
         }
     });
 }
-
-ggml_tensor* attention(Graph& g, const AttentionInput& in) {
-    const bool has_kept = in.kept_k != nullptr;
-    const bool has_mask = in.mask != nullptr;
-    return own_node(g,
-                    {"attention", GGML_TYPE_BF16, {in.q->ne[0] * in.q->ne[1], in.q->ne[2], 1, 1}},
-                    {in.q, in.k, in.v, in.kept_k, in.kept_v, in.mask}, attention_on_cpu,
-                    AttentionParams{.n_main = in.n_main > 0 ? in.n_main : in.q->ne[2],
-                                    .has_kept = has_kept,
-                                    .has_mask = has_mask});
-}
-
-namespace {
 
 // Adds up one query's answer, a key at a time.
 class Answer {
@@ -264,9 +183,7 @@ class Answer {
     float total_ = 0;
 };
 
-}  // namespace
-
-void attention_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
+void plain_attention(ggml_tensor* y, int ith, int nth, void*) {
     const auto params = params_of<AttentionParams>(y);
     const ggml_tensor *q = y->src[0], *k = y->src[1], *v = y->src[2];
     const ggml_tensor* mask = params.has_mask ? y->src[params.has_kept ? 5 : 3] : nullptr;
@@ -289,6 +206,88 @@ void attention_on_cpu(ggml_tensor* y, int ith, int nth, void*) {
         write_row(y, bytes_at(query, y->nb[1]) + bytes_at(head * q->ne[0], ggml_type_size(y->type)),
                   answer.take());
     });
+}
+
+}  // namespace
+
+const OwnOperation kLinear = {"linear", plain_linear};
+const OwnOperation kModulate = {"modulate", plain_norm};
+const OwnOperation kRmsNorm = {"rms norm", plain_norm};
+const OwnOperation kAddGated = {"add gated", plain_add_gated};
+const OwnOperation kSwiglu = {"swiglu", plain_swiglu};
+const OwnOperation kRopeTable = {"rope table", plain_rope_table};
+const OwnOperation kJoinHeads = {"join heads", plain_join_heads};
+const OwnOperation kAttention = {"attention", plain_attention};
+
+ggml_tensor* linear(Graph& g, ggml_tensor* w, ggml_tensor* x, const NodeForm& form,
+                    const LinearParams& params, ggml_tensor* packed_x) {
+    const int64_t n_out = w->ne[params.transposed ? 0 : 1];
+    return own_node(g, {kLinear, form, {n_out, x->ne[1], 1, 1}},
+                    {w, packed_x != nullptr ? packed_x : x}, params);
+}
+
+ggml_tensor* modulate(Graph& g, ggml_tensor* x, std::span<const ModSpan> spans,
+                      const NodeForm& form) {
+    constexpr float kEps = 1e-6f;
+    const Mod& a = spans.front().mod;
+    const Mod b = spans.size() > 1 ? spans[1].mod : Mod{};
+    return own_node(g, {kModulate, form, {x->ne[0], x->ne[1], 1, 1}},
+                    {x, a.scale, a.shift, b.scale, b.shift},
+                    NormParams{.n_first = spans.front().n, .eps = kEps, .centred = true});
+}
+
+ggml_tensor* rms_norm(Graph& g, ggml_tensor* x, ggml_tensor* scale, float eps,
+                      const NodeForm& form) {
+    return own_node(g, {kRmsNorm, form, {x->ne[0], x->ne[1], 1, 1}}, {x, scale},
+                    NormParams{.n_first = x->ne[1], .eps = eps, .centred = false});
+}
+
+ggml_tensor* add_gated(Graph& g, ggml_tensor* x, ggml_tensor* branch,
+                       std::span<const ModSpan> spans, const NodeForm& form) {
+    ggml_tensor* second = spans.size() > 1 ? spans[1].mod.gate : nullptr;
+    return own_node(g, {kAddGated, form, {x->ne[0], x->ne[1], 1, 1}},
+                    {x, branch, spans.front().mod.gate, second},
+                    GateParams{.n_first = spans.front().n});
+}
+
+ggml_tensor* swiglu(Graph& g, ggml_tensor* gate, ggml_tensor* up, ggml_tensor* before,
+                    const NodeForm& form) {
+    const int64_t width = gate->ne[0] + (before != nullptr ? before->ne[0] : 0);
+    return own_node(g, {kSwiglu, form, {width, gate->ne[1], 1, 1}}, {gate, up, before});
+}
+
+ggml_tensor* rope_table(Graph& g, std::span<ggml_tensor* const> axes, int64_t head_dim,
+                        float theta) {
+    ggml_tensor* a[Rope::kMaxAxes] = {};
+    std::copy(axes.begin(), axes.end(), a);
+    return own_node(g, {kRopeTable, {}, {head_dim, axes.front()->ne[0], 1, 1}},
+                    {a[0], a[1], a[2], a[3]}, RopeParams{theta});
+}
+
+ggml_tensor* join_heads(Graph& g, std::span<const HeadsPart> parts, const Rope* rope, float eps,
+                        const NodeForm& form) {
+    const HeadsPart& a = parts.front();
+    const HeadsPart b = parts.size() > 1 ? parts[1] : HeadsPart{};
+    const int64_t n = a.x->ne[2] + (b.x != nullptr ? b.x->ne[2] : 0);
+    return own_node(g, {kJoinHeads, form, {a.x->ne[0], a.x->ne[1], n, 1}},
+                    {a.x, a.norm, b.x, b.norm, rope != nullptr ? rope->table : nullptr},
+                    HeadsParams{.n_parts = static_cast<int32_t>(parts.size()),
+                                .normalises = a.norm != nullptr,
+                                .rotates = rope != nullptr,
+                                .halves = rope != nullptr && rope->halves,
+                                .eps = eps});
+}
+
+ggml_tensor* attention(Graph& g, const AttentionInput& in, const NodeForm& form,
+                       const PackedKeys& packed) {
+    const bool has_kept = in.kept_k != nullptr;
+    return own_node(g, {kAttention, form, {in.q->ne[0] * in.q->ne[1], in.q->ne[2], 1, 1}},
+                    {in.q, packed.k != nullptr ? packed.k : in.k,
+                     packed.v != nullptr ? packed.v : in.v, in.kept_k, in.kept_v, in.mask},
+                    AttentionParams{.n_main = in.n_main > 0 ? in.n_main : in.q->ne[2],
+                                    .n_keys = in.k->ne[2] + (has_kept ? in.kept_k->ne[2] : 0),
+                                    .has_kept = has_kept,
+                                    .has_mask = in.mask != nullptr});
 }
 
 bool nodes_support(int64_t head_dim, int64_t width) {
