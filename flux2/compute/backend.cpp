@@ -3,15 +3,11 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/system.hpp"
-#if defined(FLUX2_KERNELS)
-#include "compute/cuda/backend.hpp"
-#endif
 
 #include <ggml-cpu.h>
 
 #include <algorithm>
 #include <cctype>
-#include <iterator>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -56,10 +52,6 @@ bool is_gpu(ggml_backend_dev_t device) {
     return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
 }
 
-bool is_cuda(ggml_backend_dev_t device) {
-    return std::string(ggml_backend_reg_name(ggml_backend_dev_backend_reg(device))) == "CUDA";
-}
-
 bool same_name(const std::string& a, const std::string& b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
         return std::tolower(x) == std::tolower(y);
@@ -83,40 +75,6 @@ ggml_backend_dev_t choose(const std::string& name) {
          known, " (and auto)");
 }
 
-ggml_backend_ptr start(ggml_backend_dev_t device) {
-    ggml_backend_ptr backend(ggml_backend_dev_init(device, nullptr));
-    check(backend != nullptr, ErrorKind::backend, "the device ", ggml_backend_dev_name(device),
-          " could not be started; check its driver, or use --device CPU");
-    return backend;
-}
-
-// ggml's buffer types that lay matrices out anew for this CPU.
-std::vector<ggml_backend_buffer_type_t> find_repack_types(ggml_backend_dev_t cpu) {
-    const auto get_extra =
-        reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(ggml_backend_reg_get_proc_address(
-            ggml_backend_dev_backend_reg(cpu), "ggml_backend_dev_get_extra_bufts"));
-    std::vector<ggml_backend_buffer_type_t> types;
-    ggml_backend_buffer_type_t* type = get_extra != nullptr ? get_extra(cpu) : nullptr;
-    for (; type != nullptr && *type != nullptr; ++type) {
-        types.push_back(*type);
-    }
-    return types;
-}
-
-// ggml tells whether it can multiply by a whole multiply, whose weight lies in such memory.
-bool multiplies_from(ggml_backend_dev_t cpu, ggml_backend_buffer_type_t type,
-                     const ggml_tensor* matrix) {
-    constexpr size_t kTensors = 4;
-    constexpr int64_t kColumns = 64;
-    const ggml_context_ptr context(ggml_init(
-        {.mem_size = kTensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
-    const ggml_backend_buffer_ptr nothing(ggml_backend_buft_alloc_buffer(type, 0));
-    ggml_tensor* w = ggml_dup_tensor(context.get(), matrix);
-    w->buffer = nothing.get();
-    ggml_tensor* x = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, w->ne[0], kColumns);
-    return ggml_backend_dev_supports_op(cpu, ggml_mul_mat(context.get(), w, x));
-}
-
 }  // namespace
 
 std::vector<DeviceInfo> list_devices() {
@@ -131,52 +89,26 @@ std::vector<DeviceInfo> list_devices() {
     return result;
 }
 
-Backend::Backend(const std::string& device, int n_threads, BackendUse use) : use_(use) {
-    const ggml_backend_dev_t chosen = choose(device);
-    name_ = ggml_backend_dev_name(chosen);
-    if (ggml_backend_dev_type(chosen) != GGML_BACKEND_DEVICE_TYPE_CPU) {
-        device_ = start(chosen);
-#if defined(FLUX2_KERNELS)
-        if (cuda::runs_on(chosen)) {
-            device_ = cuda::extend(std::move(device_));
-            operations_ = Operations::cuda;
-        }
-#endif
+Backend::Backend(const std::string& device, int n_threads, BackendUse use)
+    : use_(use),
+      n_threads_(n_threads > 0 ? n_threads : physical_cores()),
+      device_(open_device(choose(device))),
+      operations_(device_->abilities().operations) {
+    name_ = device_->name();
+    if (!is_cpu()) {
+        accelerator_ = device_->start();
     }
-    cpu_ = start(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
-    n_threads_ = n_threads > 0 ? n_threads : physical_cores();
+    cpu_ = open_device(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU))->start();
     ggml_backend_cpu_set_n_threads(cpu_.get(), n_threads_);
-    if (is_cpu()) {
-        operations_ = Operations::cpu;
-        repack_ = find_repack_types(ggml_backend_get_device(cpu_.get()));
-    }
-}
-
-std::vector<ggml_backend_buffer_type_t> Backend::repack_buffer_types(
-    const ggml_tensor* matrix) const {
-    const ggml_backend_dev_t cpu = ggml_backend_get_device(cpu_.get());
-    std::vector<ggml_backend_buffer_type_t> types;
-    std::copy_if(repack_.begin(), repack_.end(), std::back_inserter(types),
-                 [&](auto type) { return multiplies_from(cpu, type, matrix); });
-    return types;
 }
 
 ggml_backend_buffer_type_t Backend::repack_buffer_type(const ggml_tensor* matrix) const {
-    const auto types = repack_buffer_types(matrix);
+    const auto types = device_->repack_buffer_types(matrix);
     return types.empty() ? nullptr : types.front();
 }
 
-bool Backend::multiplies_bf16() const {
-    return !is_cpu() || ggml_cpu_has_avx2() != 0;
-}
-
-// ggml's CUDA copies on a stream of the calling thread; of the others nothing is known.
-bool Backend::takes_parallel_writes() const {
-    return is_cpu() || is_cuda(ggml_backend_get_device(device_.get()));
-}
-
 ggml_backend_buffer_type_t Backend::buffer_type() const {
-    return ggml_backend_get_default_buffer_type(device_ ? device_.get() : cpu_.get());
+    return ggml_backend_get_default_buffer_type(accelerator_ ? accelerator_.get() : cpu_.get());
 }
 
 ggml_backend_buffer_type_t Backend::cpu_buffer_type() const {
@@ -185,8 +117,9 @@ ggml_backend_buffer_type_t Backend::cpu_buffer_type() const {
 
 ggml_backend_buffer_type_t Backend::upload_buffer_type() const {
     const ggml_backend_buffer_type_t type =
-        device_ ? ggml_backend_dev_host_buffer_type(ggml_backend_get_device(device_.get()))
-                : nullptr;
+        accelerator_
+            ? ggml_backend_dev_host_buffer_type(ggml_backend_get_device(accelerator_.get()))
+            : nullptr;
     return type != nullptr ? type : cpu_buffer_type();
 }
 
@@ -224,8 +157,8 @@ TensorBuffer Backend::allocate(std::span<ggml_tensor* const> tensors,
 
 ggml_backend_sched_ptr Backend::make_scheduler(size_t max_nodes) const {
     std::vector<ggml_backend_t> backends;
-    if (device_) {
-        backends.push_back(device_.get());
+    if (accelerator_) {
+        backends.push_back(accelerator_.get());
     }
     backends.push_back(cpu_.get());
     return ggml_backend_sched_ptr(ggml_backend_sched_new(
@@ -234,7 +167,7 @@ ggml_backend_sched_ptr Backend::make_scheduler(size_t max_nodes) const {
 }
 
 ggml_backend_ptr Backend::make_upload_queue() const {
-    return start(ggml_backend_get_device(device_ ? device_.get() : cpu_.get()));
+    return device_->start_queue();
 }
 
 void Backend::set_cancel(const std::atomic<bool>* flag) {

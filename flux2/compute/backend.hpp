@@ -1,6 +1,8 @@
 // Where graphs run: a device chosen by name, with the CPU behind it for what the device lacks.
 #pragma once
 
+#include "compute/device.hpp"
+
 #include <flux2/device.hpp>
 
 #include <ggml-backend.h>
@@ -9,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,13 +22,6 @@ namespace flux2 {
 enum class BackendUse {
     compute,
     measure,  // weights and graphs are laid out and their sizes told, but nothing is allocated
-};
-
-// Whose operations a graph is made of, where there is a choice.
-enum class Operations {
-    stock,  // ggml's
-    cpu,    // on CPUs: ours where we have faster ones (compute/cpu)
-    cuda,   // on NVIDIA GPUs: ours where we have them (compute/cuda)
 };
 
 // Bytes by where they lie. On a CPU everything is host memory.
@@ -56,25 +52,20 @@ class Backend {
                      BackendUse use = BackendUse::compute);
 
     const std::string& name() const { return name_; }
-    bool is_cpu() const { return device_ == nullptr; }
+    bool is_cpu() const { return device_->is_cpu(); }
+    // What was chosen, to be asked what it can do.
+    const Device& device() const { return *device_; }
     bool measures_only() const { return use_ == BackendUse::measure; }
     int n_threads() const { return n_threads_; }
-    // Whether BF16 matrices are multiplied at the speed of other types. On CPUs other than x86 ggml
-    // has only plain code for them, twenty times slower than for F16.
-    bool multiplies_bf16() const;
+    bool multiplies_bf16() const { return device_->abilities().multiplies_bf16; }
+    bool takes_parallel_writes() const { return device_->abilities().takes_parallel_writes; }
 
     // What is best here, unless it was told to take only ggml's.
     Operations operations() const { return operations_; }
     void use_stock_operations() { operations_ = Operations::stock; }
 
-    // Host memories of ggml's that repack a matrix for this CPU's kernels when it is written in one
-    // go, the fastest first. Empty when there is none for its type and size, and on a device.
-    std::vector<ggml_backend_buffer_type_t> repack_buffer_types(const ggml_tensor* matrix) const;
-    // The first of them, or null.
+    // The fastest memory that repacks such a matrix (Device::repack_buffer_types), or null.
     ggml_backend_buffer_type_t repack_buffer_type(const ggml_tensor* matrix) const;
-
-    // Whether tensors on the device may be written from several threads at once.
-    bool takes_parallel_writes() const;
 
     // Memory for weights on the device.
     ggml_backend_buffer_type_t buffer_type() const;
@@ -109,10 +100,10 @@ class Backend {
     std::string name_;
     BackendUse use_;
     int n_threads_;
-    ggml_backend_ptr device_;  // null when the CPU was chosen
+    std::unique_ptr<Device> device_;
+    ggml_backend_ptr accelerator_;  // the device, started; null when it is the CPU
     ggml_backend_ptr cpu_;
-    std::vector<ggml_backend_buffer_type_t> repack_;  // the fastest first
-    Operations operations_ = Operations::stock;
+    Operations operations_;
     const std::atomic<bool>* cancel_ = nullptr;
     std::function<void(double share)> on_progress_;
     OnOperation on_operation_;

@@ -103,7 +103,7 @@ struct Layout {
 
 std::vector<Layout> layouts_of(const Backend& backend, const ggml_tensor* matrix) {
     std::vector<Layout> layouts = {{"plain", backend.cpu_buffer_type()}};
-    for (const ggml_backend_buffer_type_t memory : backend.repack_buffer_types(matrix)) {
+    for (const ggml_backend_buffer_type_t memory : backend.device().repack_buffer_types(matrix)) {
         layouts.push_back({ggml_backend_buft_name(memory), memory});
     }
     if (cpu::suits_q8_tiles(matrix)) {

@@ -23,7 +23,6 @@ foreach(kernels flux2_kernels flux2_hopper_kernels)
 endforeach()
 
 target_sources(flux2_compute PRIVATE compute/cuda/backend.cpp compute/cuda/kernel_table.cpp)
-target_compile_definitions(flux2_compute PRIVATE FLUX2_KERNELS)
 target_link_libraries(flux2_compute PRIVATE flux2_ggml_backend CUDA::cudart CUDA::cublas)
 
 target_sources(flux2 PRIVATE $<TARGET_OBJECTS:flux2_kernels> $<TARGET_OBJECTS:flux2_hopper_kernels>)

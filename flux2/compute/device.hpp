@@ -1,0 +1,64 @@
+// A device that graphs run on, and what it can do. Every kind of device is a file in
+// compute/devices; who needs to know something of a device asks it, not what kind it is.
+#pragma once
+
+#include <ggml-backend.h>
+#include <ggml-cpp.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace flux2 {
+
+// Whose operations a graph is made of, where there is a choice.
+enum class Operations {
+    stock,  // ggml's
+    cpu,    // on CPUs: ours where we have faster ones (compute/cpu)
+    cuda,   // on NVIDIA GPUs: ours where we have them (compute/cuda)
+};
+
+// The defaults hold for a device of which nothing more is known than that ggml has it.
+struct DeviceAbilities {
+    // Whose operations are best there; it computes nodes of ours (compute/plain) unless stock.
+    Operations operations = Operations::stock;
+    // BF16 matrices are multiplied at the speed of other types.
+    bool multiplies_bf16 = true;
+    // Tensors on it may be written from several threads at once.
+    bool takes_parallel_writes = false;
+    // A computation that fails ends with an Error. Elsewhere ggml may end the program, so a lack of
+    // memory must be found before.
+    bool fails_softly = false;
+};
+
+class Device {
+  public:
+    Device(ggml_backend_dev_t device, const DeviceAbilities& abilities);
+    virtual ~Device() = default;
+
+    std::string name() const;
+    bool is_cpu() const;
+    const DeviceAbilities& abilities() const { return abilities_; }
+
+    // What graphs run on. Throws backend when it fails.
+    virtual ggml_backend_ptr start() const;
+    // A second queue, for uploads beside the computation; computes ggml's operations only.
+    ggml_backend_ptr start_queue() const;
+
+    // Host memories of ggml's that repack a matrix for its kernels when it is written in one go,
+    // the fastest first. Empty when there is none for its type and size.
+    virtual std::vector<ggml_backend_buffer_type_t> repack_buffer_types(
+        const ggml_tensor* matrix) const;
+
+  protected:
+    ggml_backend_dev_t ggml() const { return device_; }
+
+  private:
+    ggml_backend_dev_t device_;  // ggml's, which lives as long as the program
+    DeviceAbilities abilities_;
+};
+
+// Of the kind that ggml's device is of.
+std::unique_ptr<Device> open_device(ggml_backend_dev_t device);
+
+}  // namespace flux2

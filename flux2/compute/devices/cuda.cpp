@@ -1,0 +1,38 @@
+// NVIDIA GPUs: with our kernels where they run, else with ggml's operations.
+#include "compute/cuda/backend.hpp"
+#include "compute/devices/kinds.hpp"
+
+#include <string>
+#include <utility>
+
+namespace flux2 {
+namespace {
+
+class CudaDevice : public Device {
+  public:
+    using Device::Device;
+
+    ggml_backend_ptr start() const override {
+        ggml_backend_ptr backend = Device::start();
+        if (abilities().operations == Operations::cuda) {
+            backend = cuda::extend(std::move(backend));
+        }
+        return backend;
+    }
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cuda_device(ggml_backend_dev_t device) {
+    const std::string kind = ggml_backend_reg_name(ggml_backend_dev_backend_reg(device));
+    if (kind != "CUDA") {
+        return nullptr;
+    }
+    return std::make_unique<CudaDevice>(
+        device, DeviceAbilities{
+                    .operations = cuda::runs_on(device) ? Operations::cuda : Operations::stock,
+                    .takes_parallel_writes = true,  // ggml copies on a stream of the calling thread
+                });
+}
+
+}  // namespace flux2
