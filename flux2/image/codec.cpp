@@ -47,8 +47,7 @@ Pixels decode_pixels(Bytes bytes, const std::string& file) {
     return {width, height, n_channels, {values, stbi_image_free}};
 }
 
-std::vector<std::byte> encode_pixels(ImageFormat format, const Image& image,
-                                     const std::string& file) {
+std::vector<std::byte> encode_pixels(ImageFormat format, const Image& image) {
     const int width = image.width;
     const int height = image.height;
     const uint8_t* rgb = image.rgb.data();
@@ -65,8 +64,8 @@ std::vector<std::byte> encode_pixels(ImageFormat format, const Image& image,
             ok = stbi_write_bmp_to_func(append, &out, width, height, 3, rgb);
             break;
     }
-    check(ok != 0, ErrorKind::out_of_memory, file, ": no memory to encode ", width, " x ", height,
-          " pixels");
+    check(ok != 0, ErrorKind::out_of_memory, "no memory to encode a picture of ", width, "x",
+          height, " pixels");
     return out;
 }
 

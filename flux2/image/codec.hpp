@@ -13,8 +13,6 @@
 
 namespace flux2 {
 
-enum class ImageFormat { png, jpeg, bmp };
-
 // What a file holds: grey, grey and alpha, RGB, or RGB and alpha. Palettes are resolved; a palette
 // or a key colour with transparency gives alpha. Of 16 bits the upper 8 are kept, grey included,
 // where Pillow's convert("RGB") cuts everything above 255 to white: people mean the picture.
@@ -30,8 +28,7 @@ struct Pixels {
 Pixels decode_pixels(std::span<const std::byte> bytes, const std::string& file);
 
 // A whole file. Throws out_of_memory.
-std::vector<std::byte> encode_pixels(ImageFormat format, const Image& image,
-                                     const std::string& file);
+std::vector<std::byte> encode_pixels(ImageFormat format, const Image& image);
 
 // What zlib data hold; none when they are broken or hold more than max_size bytes. Both sizes are
 // at most INT_MAX. The checksum at the end of the data is not compared.

@@ -52,6 +52,18 @@ void check_png_header(Bytes bytes, const std::string& file, Bytes header) {
                kMaxInflation * 8 / bits_per_pixel);
 }
 
+// Chunks whose first letter is a capital are needed to decode the picture. stb, which refuses those
+// it does not know, writes their names to a variable that all threads share.
+void check_png_chunk(const PngChunk& chunk, const std::string& file) {
+    const bool needed = (chunk.type[0] & 0x20) == 0;
+    const bool known = chunk.type == "IHDR" || chunk.type == "PLTE" || chunk.type == "IDAT" ||
+                       chunk.type == "IEND" || chunk.type == "CgBI";
+    check(
+        known || !needed, ErrorKind::bad_file, file,
+        ": the PNG has a chunk of an unknown kind that is needed to decode it; save it again with "
+        "another program");
+}
+
 // Markers (ITU-T T.81, table B.1).
 enum Marker : unsigned {
     sof_baseline = 0xc0,
@@ -200,7 +212,8 @@ void check_png(Bytes bytes, const std::string& file) {
     check(header && header->type == "IHDR" && header->data.size() == 13, ErrorKind::bad_file, file,
           ": the PNG does not begin with its header");
     check_png_header(bytes, file, header->data);
-    while (chunks.next()) {
+    while (const std::optional<PngChunk> chunk = chunks.next()) {
+        check_png_chunk(*chunk, file);
     }
 }
 

@@ -12,6 +12,7 @@ namespace flux2 {
 // Both throw bad_file unless the file is whole, up to its end marker, its sides are in
 // 1..kMaxImageSide, and it is long enough to hold that many pixels. `file` names it in errors.
 
+// Also: there is no chunk that is needed to decode it and unknown to stb.
 void check_png(std::span<const std::byte> bytes, const std::string& file);
 
 // Also: all Huffman and quantisation tables fit and are defined before a scan uses them, and there

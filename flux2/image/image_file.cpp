@@ -1,5 +1,5 @@
 // Picture files: which format, what to check, and what becomes of alpha, orientation and texts.
-#include "image/image_file.hpp"
+#include <flux2/image.hpp>
 
 #include "base/check.hpp"
 #include "base/file.hpp"
@@ -85,30 +85,28 @@ Image to_rgb(const Pixels& pixels, const std::string& file, Alpha alpha) {
     return image;
 }
 
-// The file that the name asks for.
-std::vector<std::byte> encode_image(const fs::path& path, const Image& image,
+}  // namespace
+
+Image decode_image(Bytes bytes, const std::string& name, Alpha alpha) {
+    const ImageFormat format = checked_format(bytes, name);
+    Image image = to_rgb(decode_pixels(bytes, name), name, alpha);
+    const Bytes exif = format == ImageFormat::png ? png_exif(bytes, name) : jpeg_exif(bytes);
+    return turn_upright(std::move(image), exif_orientation(exif));
+}
+
+std::vector<ImageText> decode_image_texts(Bytes bytes, const std::string& name) {
+    return checked_format(bytes, name) == ImageFormat::png ? read_png_texts(bytes, name)
+                                                           : std::vector<ImageText>{};
+}
+
+std::vector<std::byte> encode_image(const Image& image, ImageFormat format,
                                     const std::vector<ImageText>& texts) {
     check_image(image);
-    const ImageFormat format = format_of_name(path);
-    std::vector<std::byte> bytes = encode_pixels(format, image, path.string());
+    std::vector<std::byte> bytes = encode_pixels(format, image);
     if (format == ImageFormat::png) {
         insert_png_texts(bytes, texts);
     }
     return bytes;
-}
-
-}  // namespace
-
-Image decode_image(Bytes bytes, const std::string& file, Alpha alpha) {
-    const ImageFormat format = checked_format(bytes, file);
-    Image image = to_rgb(decode_pixels(bytes, file), file, alpha);
-    const Bytes exif = format == ImageFormat::png ? png_exif(bytes, file) : jpeg_exif(bytes);
-    return turn_upright(std::move(image), exif_orientation(exif));
-}
-
-std::vector<ImageText> decode_texts(Bytes bytes, const std::string& file) {
-    return checked_format(bytes, file) == ImageFormat::png ? read_png_texts(bytes, file)
-                                                           : std::vector<ImageText>{};
 }
 
 Image load_image(const fs::path& path, Alpha alpha) {
@@ -118,15 +116,16 @@ Image load_image(const fs::path& path, Alpha alpha) {
 
 std::vector<ImageText> read_image_texts(const fs::path& path) {
     const MappedFile file(path);
-    return decode_texts(file.bytes(), path.string());
+    return decode_image_texts(file.bytes(), path.string());
 }
 
 void save_image(const fs::path& path, const Image& image, const std::vector<ImageText>& texts) {
-    write_whole_file(path, encode_image(path, image, texts));
+    const std::vector<std::byte> bytes = encode_image(image, format_of_name(path), texts);
+    write_whole_file(path, bytes);
 }
 
 bool save_new_image(const fs::path& path, const Image& image, const std::vector<ImageText>& texts) {
-    const std::vector<std::byte> bytes = encode_image(path, image, texts);
+    const std::vector<std::byte> bytes = encode_image(image, format_of_name(path), texts);
     AtomicFile file(path);
     file.write_at(0, bytes);
     return file.commit_new();

@@ -1,8 +1,8 @@
 // Feeds arbitrary bytes to the readers of pictures, their texts and EXIF data: an Error is a fine
 // answer, anything else is a finding.
 #include <flux2/error.hpp>
+#include <flux2/image.hpp>
 #include "image/exif.hpp"
-#include "image/image_file.hpp"
 #include "image/png_chunk.hpp"
 
 #include <cstddef>
@@ -40,12 +40,12 @@ std::vector<std::byte> png_around(std::string_view type, std::string_view conten
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto bytes = std::as_bytes(std::span(data, size));
     allow_errors([&] { flux2::decode_image(bytes, "fuzz", flux2::Alpha::white); });
-    allow_errors([&] { flux2::decode_texts(bytes, "fuzz"); });
+    allow_errors([&] { flux2::decode_image_texts(bytes, "fuzz"); });
     flux2::exif_orientation(bytes);
     flux2::exif_orientation(flux2::jpeg_exif(bytes));
     const std::string_view content(reinterpret_cast<const char*>(data), size);
     for (const std::string_view type : {"tEXt", "zTXt", "iTXt"}) {
-        allow_errors([&] { flux2::decode_texts(png_around(type, content), "fuzz"); });
+        allow_errors([&] { flux2::decode_image_texts(png_around(type, content), "fuzz"); });
     }
     return 0;
 }

@@ -1,5 +1,6 @@
 #include "image/exif.hpp"
-#include "image/image_file.hpp"
+
+#include <flux2/image.hpp>
 #include "support/png_builder.hpp"
 #include "support/support.hpp"
 

@@ -1,6 +1,6 @@
 #include <flux2/image.hpp>
 #include <flux2/log.hpp>
-#include "image/image_file.hpp"
+#include "base/file.hpp"
 #include "support/png_builder.hpp"
 #include "support/support.hpp"
 
@@ -13,6 +13,28 @@ namespace flux2 {
 namespace {
 
 using namespace test;
+
+TEST_CASE("a picture in memory is the file that would be saved") {
+    const TemporaryFolder folder;
+    const Image image{2, 1, {1, 2, 3, 250, 251, 252}};
+    const std::vector<ImageText> texts = {{"prompt", "caf\xc3\xa9"}};
+    const std::vector<std::pair<ImageFormat, const char*>> formats = {
+        {ImageFormat::png, "x.png"}, {ImageFormat::jpeg, "x.jpg"}, {ImageFormat::bmp, "x.bmp"}};
+    for (const auto& [format, name] : formats) {
+        save_image(folder / name, image, texts);
+        const std::vector<std::byte> bytes = encode_image(image, format, texts);
+        CHECK(read_text_file(folder / name, 10'000) ==
+              std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    }
+    const std::vector<std::byte> png = encode_image(image, ImageFormat::png, texts);
+    CHECK(decode_image(png).rgb == image.rgb);
+    REQUIRE(decode_image_texts(png).size() == 1);
+    CHECK(decode_image_texts(png)[0].text == texts[0].text);
+    CHECK(decode_image_texts(encode_image(image, ImageFormat::jpeg, texts)).empty());
+    const auto error = error_of([&] { encode_image(Image{2, 2, image.rgb}); });
+    CHECK(error.kind == ErrorKind::bad_argument);
+    CHECK(error_of([&] { decode_image({}, "reference 1"); }).mentions("reference 1: is neither"));
+}
 
 Image decode(const Bytes& file) {
     return decode_image(file, "test.png");
@@ -283,6 +305,16 @@ TEST_CASE("absurd sizes are refused before decoding") {
     }
     CHECK(refused(files[0]).mentions("16385 x 1"));
     CHECK(refused(files[7]).mentions("4096 x 4096"));
+}
+
+TEST_CASE("a PNG with a chunk that is unknown but needed is refused by us, not by stb") {
+    const auto with = [](const char* type) {
+        return png(1, 1, 8, rgb, bytes({0, 1, 2, 3}), chunk(type, bytes({1, 2})));
+    };
+    const auto error = error_of([&] { decode(with("AbCD")); });
+    CHECK(error.kind == ErrorKind::bad_file);
+    CHECK(error.mentions("test.png: the PNG has a chunk of an unknown kind"));
+    CHECK(decode(with("abCD")).rgb == std::vector<uint8_t>{1, 2, 3});
 }
 
 TEST_CASE("a PNG chunk longer than the file is refused") {

@@ -1,4 +1,4 @@
-#include "image/image_file.hpp"
+#include <flux2/image.hpp>
 #include "image/png_text.hpp"
 #include "support/png_builder.hpp"
 #include "support/support.hpp"
@@ -24,7 +24,7 @@ Bytes text_chunk(std::string_view type, const Bytes& key, const Bytes& rest) {
 }
 
 std::vector<ImageText> texts_of(const Bytes& more) {
-    return decode_texts(png_with(more), "test.png");
+    return decode_image_texts(png_with(more), "test.png");
 }
 
 ImageText single_text(const Bytes& more) {
@@ -126,7 +126,7 @@ TEST_CASE("compressed texts are read, before and behind the pixels") {
 
     Bytes file = png_with({});
     file.insert(file.end() - 12, international.begin(), international.end());
-    CHECK(decode_texts(file, "test.png").size() == 1);
+    CHECK(decode_image_texts(file, "test.png").size() == 1);
 }
 
 TEST_CASE("broken texts are refused") {
@@ -209,7 +209,7 @@ TEST_CASE("texts are not inflated without bound") {
 
     const Bytes bomb = png_with(compressed(1000000));
     const AllocationWatch watch;
-    CHECK(error_of([&] { decode_texts(bomb, "test.png"); }).mentions("too long"));
+    CHECK(error_of([&] { decode_image_texts(bomb, "test.png"); }).mentions("too long"));
     CHECK(watch.largest() < 2 * kMaxPngTextBytes);
 
     // Each fits, together they do not.
@@ -222,7 +222,7 @@ TEST_CASE("texts are not inflated without bound") {
 
 TEST_CASE("texts of files that are no pictures are refused as pictures are") {
     const auto kind = [](const Bytes& file) {
-        return error_of([&] { decode_texts(file, "test.png"); }).kind;
+        return error_of([&] { decode_image_texts(file, "test.png"); }).kind;
     };
     const Bytes whole = png_with(text_chunk("tEXt", bytes_of("key"), bytes_of("text")));
     for (size_t size = 0; size < whole.size(); size++) {
