@@ -103,6 +103,9 @@ std::optional<CachedTensor> TensorCache::find(const std::string& key,
         fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
         return entry;
     } catch (const Error& error) {
+        if (!fs::exists(file, ignored)) {
+            return std::nullopt;  // another pipeline or process made room
+        }
         log(LogLevel::warning, concat("the cached ", file.string(),
                                       " is damaged, removed and made again: ", error.what()));
         fs::remove(file, ignored);
@@ -145,9 +148,15 @@ void TensorCache::make_room(uint64_t bytes) const {
     std::vector<Entry> entries;
     uint64_t total = bytes;
     for (const fs::directory_entry& file : fs::directory_iterator(folder_)) {
-        if (file.path().string().ends_with(kSuffix)) {
-            entries.push_back({file.last_write_time(), file.path(), file.file_size()});
-            total += entries.back().bytes;
+        if (!file.path().string().ends_with(kSuffix)) {
+            continue;
+        }
+        std::error_code gone;  // another pipeline or process may make room too
+        const fs::file_time_type used = file.last_write_time(gone);
+        const uintmax_t size = gone ? 0 : file.file_size(gone);
+        if (!gone) {
+            entries.push_back({used, file.path(), size});
+            total += size;
         }
     }
     std::sort(entries.begin(), entries.end(),

@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace flux2 {
 namespace {
@@ -51,6 +53,29 @@ TEST_CASE("what is stored is found by its whole key, bit for bit") {
     CHECK(cache.find("b", kShape)->note == "a \xc3\xa9 note");
     CHECK(!cache.find("a ", kShape));
     CHECK(!cache.find("", kShape));
+}
+
+TEST_CASE("several caches may share a folder: what one removes, another misses without a word") {
+    const test::TemporaryFolder folder;
+    const LineCount lines;
+    const auto work = [&] {
+        const TensorCache cache(folder.path(), 40'000);  // three entries
+        for (int i = 0; i < 100; ++i) {
+            const std::string key = std::to_string(i % 8);
+            if (!cache.find(key, kShape)) {
+                cache.store(key, filled(1));
+            }
+        }
+    };
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+        threads.emplace_back(work);
+    }
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+    CHECK(lines.n == 0);
+    CHECK(lines.last == "");
 }
 
 TEST_CASE("the entries used longest ago make room") {
