@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
         status = flux2_generate(pipeline, &request, &result);
     }
     if (status == FLUX2_OK) {
-        status = flux2_image_save(argv[3], &result.image);
+        status = flux2_image_save(argv[3], &result.image, NULL, 0);
     }
     if (status != FLUX2_OK) {
         fprintf(stderr, "%s\n", flux2_last_error());

@@ -1,6 +1,6 @@
-// The C front door over flux2.hpp: texts and structs translated, exceptions turned into status
-// values. When a struct grows, the new field goes to the end and is wide enough to leave no padding
-// behind it, which an older caller would have filled with anything.
+// The C interface over flux2.hpp: texts and structs translated, exceptions turned into status
+// values. When a struct grows, the new field goes to the end and leaves no padding, which an older
+// caller would have filled with anything; tests/c_api/layout.c checks both.
 #include <flux2/flux2.h>
 #include <flux2/flux2.hpp>
 #include "base/check.hpp"
@@ -14,24 +14,18 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 using flux2::check;
 using flux2::ErrorKind;
 
-struct flux2_pipeline {
-    flux2_pipeline(const flux2::ModelFiles& files, flux2::LoadOptions options,
-                   flux2_progress callback, void* callback_data)
-        : progress(callback), progress_data(callback_data), pipeline([&] {
-              options.cancel = &cancel;
-              return flux2::Pipeline::load(files, options);
-          }()) {}
-
-    std::atomic<bool> cancel = false;
-    flux2_progress progress;
-    void* progress_data;
-    flux2::Pipeline pipeline;
+// What a signal handler may write to.
+static_assert(std::atomic<bool>::is_always_lock_free);
+struct flux2_cancel_token {
+    std::atomic<bool> raised = false;
 };
 
 namespace {
@@ -41,6 +35,7 @@ namespace fs = std::filesystem;
 // As in flux2/image.hpp.
 constexpr int kMaxImageSide = 16384;
 constexpr int kMaxThreads = 512;
+constexpr const char* kPicture = "the picture";  // one without a name, in errors
 
 // ---- Errors ----
 
@@ -158,14 +153,116 @@ std::string utf8(const fs::path& path) {
 
 // Behind flux2_model_files.memory.
 struct FoundTexts {
-    std::string transformer, text_encoder, vae, choice;
+    std::string transformer, text_encoder, vae, taesd, choice;
 };
 
 const char* c_text(const std::string& text) {
     return text.empty() ? nullptr : text.c_str();
 }
 
+// Text or bytes of the library's own, for the caller to free.
+template <typename T>
+T* copy_of(const T* values, size_t n) {
+    auto copy = std::make_unique<T[]>(n);
+    std::copy(values, values + n, copy.get());
+    return copy.release();
+}
+
+// ---- Facts about files ----
+
+// A FileInfo, and what of it C needs in another form.
+struct FileFacts {
+    flux2::FileInfo info;
+    std::string path;
+    std::vector<const char*> notes;  // of `info`, whose notes stay in place when this is moved
+
+    explicit FileFacts(flux2::FileInfo given) : info(std::move(given)), path(utf8(info.path)) {
+        for (const std::string& note : info.notes) {
+            notes.push_back(note.c_str());
+        }
+    }
+    FileFacts(FileFacts&&) noexcept = default;
+    FileFacts& operator=(FileFacts&&) noexcept = default;
+};
+
+flux2_file_info to_c(const FileFacts& facts) {
+    const flux2::FileInfo& info = facts.info;
+    flux2_file_info file{};
+    file.size = sizeof(file);
+    file.path = facts.path.c_str();
+    file.part = info.part.c_str();
+    file.name = info.name.c_str();
+    file.format = info.format.c_str();
+    file.naming = info.naming.c_str();
+    file.types = info.types.c_str();
+    file.scheme = info.scheme.c_str();
+    file.partners = info.partners.c_str();
+    file.variant = info.variant.c_str();
+    file.variant_reason = info.variant_reason.c_str();
+    file.notes = facts.notes.data();
+    file.n_notes = facts.notes.size();
+    file.n_parameters = info.n_parameters;
+    file.size_bytes = info.size_bytes;
+    file.text_width = info.text_width;
+    file.latent_channels = info.latent_channels;
+    file.default_steps = info.default_steps;
+    file.default_guidance = info.default_guidance;
+    file.default_width = info.default_width;
+    file.default_height = info.default_height;
+    file.distilled = info.distilled ? 1 : 0;
+    return file;
+}
+flux2::FileInfo to_info(const flux2_file_info* given, const char* name) {
+    check_given(given, name);
+    check(given->size == sizeof(flux2_file_info), ErrorKind::bad_argument, name,
+          " was not made by this library; take it from flux2_inspect or flux2_model_info");
+    const flux2_file_info& file = *given;
+    flux2::FileInfo info;
+    info.path = path_of(file.path);
+    info.part = text_or(file.part);
+    info.name = text_or(file.name);
+    info.format = text_or(file.format);
+    info.naming = text_or(file.naming);
+    info.types = text_or(file.types);
+    info.scheme = text_or(file.scheme);
+    info.partners = text_or(file.partners);
+    info.variant = text_or(file.variant);
+    info.variant_reason = text_or(file.variant_reason);
+    for (size_t i = 0; i < file.n_notes; ++i) {
+        info.notes.push_back(text_or(file.notes[i]));
+    }
+    info.n_parameters = file.n_parameters;
+    info.size_bytes = file.size_bytes;
+    info.text_width = file.text_width;
+    info.latent_channels = file.latent_channels;
+    info.default_steps = file.default_steps;
+    info.default_guidance = file.default_guidance;
+    info.default_width = file.default_width;
+    info.default_height = file.default_height;
+    info.distilled = file.distilled != 0;
+    return info;
+}
+
 // ---- Pictures ----
+
+static_assert(static_cast<int>(flux2::Alpha::drop) == FLUX2_ALPHA_DROP);
+static_assert(static_cast<int>(flux2::Alpha::white) == FLUX2_ALPHA_WHITE);
+static_assert(static_cast<int>(flux2::ImageFormat::png) == FLUX2_IMAGE_PNG);
+static_assert(static_cast<int>(flux2::ImageFormat::jpeg) == FLUX2_IMAGE_JPEG);
+static_assert(static_cast<int>(flux2::ImageFormat::bmp) == FLUX2_IMAGE_BMP);
+
+flux2::Alpha to_alpha(flux2_alpha alpha) {
+    check(alpha == FLUX2_ALPHA_DROP || alpha == FLUX2_ALPHA_WHITE, ErrorKind::bad_argument,
+          "alpha ", static_cast<int>(alpha), " is unknown; use one of flux2_alpha");
+    return static_cast<flux2::Alpha>(alpha);
+}
+
+flux2::ImageFormat to_format(flux2_image_format format) {
+    check(format == FLUX2_IMAGE_PNG || format == FLUX2_IMAGE_JPEG || format == FLUX2_IMAGE_BMP,
+          ErrorKind::bad_argument, "image format ", static_cast<int>(format),
+          " is unknown; use one of flux2_image_format");
+    return static_cast<flux2::ImageFormat>(format);
+}
 
 flux2::Image to_image(const flux2_image& given, const char* name) {
     check(given.rgb != nullptr && given.width > 0 && given.height > 0 &&
@@ -178,9 +275,85 @@ flux2::Image to_image(const flux2_image& given, const char* name) {
 }
 
 flux2_image to_c(const flux2::Image& image) {
-    auto rgb = std::make_unique<uint8_t[]>(image.rgb.size());
-    std::copy(image.rgb.begin(), image.rgb.end(), rgb.get());
-    return {image.width, image.height, rgb.release()};
+    return {image.width, image.height, copy_of(image.rgb.data(), image.rgb.size())};
+}
+
+std::span<const std::byte> to_bytes(const void* bytes, size_t n_bytes) {
+    check_given(bytes, "bytes");
+    return {static_cast<const std::byte*>(bytes), n_bytes};
+}
+
+std::vector<flux2::ImageText> to_texts(const flux2_image_text* texts, size_t n_texts) {
+    check(n_texts == 0 || texts != nullptr, ErrorKind::bad_argument,
+          "texts is a null pointer, but n_texts is ", n_texts);
+    std::vector<flux2::ImageText> translated;
+    for (size_t i = 0; i < n_texts; ++i) {
+        check_given(texts[i].key, "flux2_image_text.key");
+        check_given(texts[i].text, "flux2_image_text.text");
+        translated.push_back({texts[i].key, texts[i].text});
+    }
+    return translated;
+}
+
+flux2_image_text to_c(const flux2::ImageText& text) {
+    return {text.key.c_str(), text.text.c_str()};
+}
+// ---- Memory and devices ----
+
+flux2_device to_c(const flux2::DeviceInfo& device) {
+    return {sizeof(flux2_device), device.name.c_str(), device.description.c_str(),
+            device.free_bytes, device.total_bytes};
+}
+
+flux2_stage_memory to_c(const flux2::StageMemory& stage) {
+    return {sizeof(flux2_stage_memory), stage.stage.c_str(),  stage.placement.c_str(),
+            stage.device_weights,       stage.device_compute, stage.host_weights,
+            stage.host_compute,         stage.mapped};
+}
+
+// ---- Lists ----
+
+// What a list of the library's points to: items, and what their own texts point to. Callers get
+// pointers to items where these may grow.
+template <typename Source, typename Item>
+struct ListMemory {
+    explicit ListMemory(std::vector<Source> given) : sources(std::move(given)) {
+        for (const Source& source : sources) {
+            items.push_back(to_c(source));
+        }
+        for (const Item& item : items) {
+            pointers.push_back(&item);
+        }
+    }
+
+    std::vector<Source> sources;
+    std::vector<Item> items;
+    std::vector<const Item*> pointers;
+};
+using DeviceMemory = ListMemory<flux2::DeviceInfo, flux2_device>;
+using FileMemory = ListMemory<FileFacts, flux2_file_info>;
+using StageMemory = ListMemory<flux2::StageMemory, flux2_stage_memory>;
+using TextMemory = ListMemory<flux2::ImageText, flux2_image_text>;
+
+template <typename Memory, typename List, typename Source>
+void fill(List& list, std::vector<Source> sources) {
+    auto memory = std::make_unique<Memory>(std::move(sources));
+    list = {memory->items.size(), memory->pointers.data(), memory.get()};
+    memory.release();
+}
+
+void fill(flux2_image_text_list& list, std::vector<flux2::ImageText> texts) {
+    auto memory = std::make_unique<TextMemory>(std::move(texts));
+    list = {memory->items.size(), memory->items.data(), memory.get()};
+    memory.release();
+}
+
+template <typename Memory, typename List>
+void free_list(List* list) {
+    if (list != nullptr) {
+        delete static_cast<Memory*>(list->memory);
+        *list = {};
+    }
 }
 
 // ---- Options, requests, progress ----
@@ -195,27 +368,30 @@ static_assert(static_cast<int>(flux2::LogLevel::info) == FLUX2_LOG_INFO);
 static_assert(static_cast<int>(flux2::LogLevel::warning) == FLUX2_LOG_WARNING);
 static_assert(static_cast<int>(flux2::LogLevel::error) == FLUX2_LOG_ERROR);
 
-flux2_load_options completed_options(const flux2_load_options* given) {
-    return given == nullptr ? default_load_options()
-                            : completed(given, "flux2_load_options", default_load_options());
-}
-
-flux2::LoadOptions to_options(const flux2_load_options& given) {
+flux2::LoadOptions to_options(const flux2_load_options* options) {
+    const flux2_load_options given =
+        options == nullptr ? default_load_options()
+                           : completed(options, "flux2_load_options", default_load_options());
     check(given.threads >= 0 && given.threads <= kMaxThreads, ErrorKind::bad_argument,
           given.threads, " threads are out of range; use 1 to ", kMaxThreads,
           ", or 0 for one per core");
-    flux2::LoadOptions options;
-    options.device = text_or(given.device, options.device);
-    options.threads = given.threads;
-    options.type = text_or(given.type);
-    options.variant = text_or(given.variant);
-    options.keep_loaded = given.keep_loaded;
-    options.max_device_bytes = given.max_device_bytes;
-    options.repack = given.repack;
-    options.unpack = given.unpack;
-    options.cache_folder = path_of(given.cache_folder);
-    options.cache_bytes = given.cache_bytes;
-    return options;
+    flux2::LoadOptions load;
+    load.device = text_or(given.device, load.device);
+    load.threads = given.threads;
+    load.type = text_or(given.type);
+    load.variant = text_or(given.variant);
+    load.keep_loaded = given.keep_loaded != 0;
+    load.max_device_bytes = given.max_device_bytes;
+    load.repack = given.repack != 0;
+    load.unpack = given.unpack != 0;
+    load.cache_folder = path_of(given.cache_folder);
+    load.cache_bytes = given.cache_bytes;
+    return load;
+}
+
+flux2::ModelFiles to_files(const flux2_model_files& files) {
+    return {path_of(files.transformer), path_of(files.text_encoder), path_of(files.vae),
+            path_of(files.taesd), files.taesd_preview_only != 0};
 }
 
 void add_pictures(const flux2_request& given, flux2::Request& request) {
@@ -234,8 +410,6 @@ void add_pictures(const flux2_request& given, flux2::Request& request) {
 }
 
 flux2::Request to_request(const flux2_request& given) {
-    check(given.prompt != nullptr || given.embeds_file != nullptr, ErrorKind::bad_argument,
-          "flux2_request.prompt is a null pointer; say what the picture shows");
     check(given.n_sigmas == 0 || given.sigmas != nullptr, ErrorKind::bad_argument,
           "flux2_request.sigmas is a null pointer, but n_sigmas is ", given.n_sigmas);
     const auto unless_zero = [](int value) {
@@ -246,12 +420,12 @@ flux2::Request to_request(const flux2_request& given) {
     request.negative_prompt = text_or(given.negative_prompt);
     request.width = unless_zero(given.width);
     request.height = unless_zero(given.height);
-    request.fit_size = given.fit_size;
+    request.fit_size = given.fit_size != 0;
     request.steps = unless_zero(given.steps);
     if (!(given.guidance < 0)) {  // what is no number is refused later
         request.guidance = given.guidance;
     }
-    if (given.has_seed) {
+    if (given.has_seed != 0) {
         request.seed = given.seed;
     }
     if (given.n_sigmas > 0) {
@@ -259,52 +433,82 @@ flux2::Request to_request(const flux2_request& given) {
     }
     request.text_length = unless_zero(given.text_length);
     request.generator = text_or(given.generator, request.generator);
-    request.preview = given.preview;
+    request.preview = given.preview != 0;
     request.noise_file = path_of(given.noise_file);
     request.embeds_file = path_of(given.embeds_file);
+    request.cancel = given.cancel != nullptr ? &given.cancel->raised : nullptr;
     add_pictures(given, request);
     return request;
 }
 
-bool report(const flux2_pipeline& pipeline, const flux2::Step& step) {
-    if (pipeline.progress == nullptr) {
-        return true;
-    }
+bool report(const flux2_request& request, const flux2::Step& step) {
     flux2_image preview{};
     if (step.preview != nullptr) {
         // Not written to: the callback gets it as constant.
         preview = {step.preview->width, step.preview->height,
                    const_cast<uint8_t*>(step.preview->rgb.data())};
     }
-    const flux2_step translated = {static_cast<flux2_stage>(step.stage),
+    const flux2_step translated = {sizeof(flux2_step),
                                    step.what.c_str(),
+                                   step.preview != nullptr ? &preview : nullptr,
                                    step.share,
+                                   static_cast<flux2_stage>(step.stage),
                                    step.step,
                                    step.n_steps,
-                                   step.preview != nullptr ? &preview : nullptr};
-    return pipeline.progress(&translated, pipeline.progress_data);
+                                   0};
+    return request.progress(&translated, request.progress_data);
 }
 
-flux2_result to_c(const flux2::Result& result, size_t size) {
-    return {size,
-            to_c(result.image),
-            result.seed,
-            result.steps,
-            result.guidance,
-            result.timings.load,
-            result.timings.encode_prompt,
-            result.timings.encode_references,
-            result.timings.denoise,
-            result.timings.decode};
+// Borrows the request.
+flux2::Progress to_progress(const flux2_request& request) {
+    if (request.progress == nullptr) {
+        return {};
+    }
+    return [&request](const flux2::Step& step) { return report(request, step); };
+}
+
+flux2_result to_c(const flux2::Result& made, size_t size) {
+    std::unique_ptr<float[]> sigmas(copy_of(made.sigmas.data(), made.sigmas.size()));
+    flux2_result result{};
+    result.size = size;
+    result.image = to_c(made.image);
+    result.sigmas = sigmas.release();
+    result.n_sigmas = made.sigmas.size();
+    result.seed = made.seed;
+    result.device_peak = made.device_peak;
+    result.host_peak = made.host_peak;
+    result.load_seconds = made.timings.load;
+    result.encode_prompt_seconds = made.timings.encode_prompt;
+    result.encode_references_seconds = made.timings.encode_references;
+    result.denoise_seconds = made.timings.denoise;
+    result.decode_seconds = made.timings.decode;
+    result.steps = made.steps;
+    result.guidance = made.guidance;
+    result.prompt_cached = made.prompt_cached ? 1 : 0;
+    return result;
 }
 
 // What the library must be able to write to, whatever the caller's version.
 constexpr size_t kSmallestModelFiles = offsetof(flux2_model_files, memory) + sizeof(void*);
-constexpr size_t kSmallestResult = offsetof(flux2_result, image) + sizeof(flux2_image);
+constexpr size_t kSmallestResult = offsetof(flux2_result, n_sigmas) + sizeof(size_t);
+constexpr size_t kSmallestPlan = offsetof(flux2_memory_plan, memory) + sizeof(void*);
 
 }  // namespace
 
+struct flux2_pipeline {
+    flux2_pipeline(const flux2::ModelFiles& files, const flux2::LoadOptions& options)
+        : pipeline(flux2::Pipeline::load(files, options)),
+          facts(pipeline.model()),
+          model(to_c(facts)) {}
+
+    flux2::Pipeline pipeline;
+    FileFacts facts;
+    flux2_file_info model;
+};
+
 extern "C" {
+
+// ---- Errors; this library and this machine ----
 
 const char* flux2_last_error(void) {
     return last_error.c_str();
@@ -320,18 +524,16 @@ const char* flux2_version(void) {
     return flux2::version();
 }
 
-const char* const* flux2_devices(void) {
-    thread_local std::vector<flux2::DeviceInfo> devices;
-    thread_local std::vector<const char*> names;
-    const flux2_status status = guarded([] {
-        devices = flux2::list_devices();
-        names.clear();
-        for (const flux2::DeviceInfo& device : devices) {
-            names.push_back(device.name.c_str());
-        }
-        names.push_back(nullptr);
+flux2_status flux2_list_devices(flux2_device_list* list) {
+    return guarded([&] {
+        check_given(list, "list");
+        *list = {};
+        fill<DeviceMemory>(*list, flux2::list_devices());
     });
-    return status == FLUX2_OK ? names.data() : nullptr;
+}
+
+void flux2_device_list_free(flux2_device_list* list) {
+    free_list<DeviceMemory>(list);
 }
 
 flux2_status flux2_set_log(flux2_log log, void* user_data) {
@@ -346,20 +548,23 @@ flux2_status flux2_set_log(flux2_log log, void* user_data) {
     });
 }
 
-flux2_status flux2_image_load(const char* path, flux2_image* image) {
+// ---- Pictures ----
+
+flux2_status flux2_image_load(const char* path, flux2_alpha alpha, flux2_image* image) {
     return guarded([&] {
         check_given(image, "image");
         *image = {};
         check_given(path, "path");
-        *image = to_c(flux2::load_image(path_of(path)));
+        *image = to_c(flux2::load_image(path_of(path), to_alpha(alpha)));
     });
 }
 
-flux2_status flux2_image_save(const char* path, const flux2_image* image) {
+flux2_status flux2_image_decode(const void* bytes, size_t n_bytes, flux2_alpha alpha,
+                                flux2_image* image) {
     return guarded([&] {
-        check_given(path, "path");
         check_given(image, "image");
-        flux2::save_image(path_of(path), to_image(*image, "the image"));
+        *image = {};
+        *image = to_c(flux2::decode_image(to_bytes(bytes, n_bytes), kPicture, to_alpha(alpha)));
     });
 }
 
@@ -370,6 +575,72 @@ void flux2_image_free(flux2_image* image) {
     }
 }
 
+flux2_status flux2_image_texts_load(const char* path, flux2_image_text_list* list) {
+    return guarded([&] {
+        check_given(list, "list");
+        *list = {};
+        check_given(path, "path");
+        fill(*list, flux2::read_image_texts(path_of(path)));
+    });
+}
+
+flux2_status flux2_image_texts_decode(const void* bytes, size_t n_bytes,
+                                      flux2_image_text_list* list) {
+    return guarded([&] {
+        check_given(list, "list");
+        *list = {};
+        fill(*list, flux2::decode_image_texts(to_bytes(bytes, n_bytes), kPicture));
+    });
+}
+
+void flux2_image_text_list_free(flux2_image_text_list* list) {
+    free_list<TextMemory>(list);
+}
+
+flux2_status flux2_image_save(const char* path, const flux2_image* image,
+                              const flux2_image_text* texts, size_t n_texts) {
+    return guarded([&] {
+        check_given(path, "path");
+        check_given(image, "image");
+        flux2::save_image(path_of(path), to_image(*image, kPicture), to_texts(texts, n_texts));
+    });
+}
+
+flux2_status flux2_image_save_new(const char* path, const flux2_image* image,
+                                  const flux2_image_text* texts, size_t n_texts, uint32_t* saved) {
+    return guarded([&] {
+        check_given(saved, "saved");
+        *saved = 0;
+        check_given(path, "path");
+        check_given(image, "image");
+        const bool is_new = flux2::save_new_image(path_of(path), to_image(*image, kPicture),
+                                                  to_texts(texts, n_texts));
+        *saved = is_new ? 1 : 0;
+    });
+}
+
+flux2_status flux2_image_encode(const flux2_image* image, flux2_image_format format,
+                                const flux2_image_text* texts, size_t n_texts, flux2_bytes* bytes) {
+    return guarded([&] {
+        check_given(bytes, "bytes");
+        *bytes = {};
+        check_given(image, "image");
+        const std::vector<std::byte> encoded = flux2::encode_image(
+            to_image(*image, kPicture), to_format(format), to_texts(texts, n_texts));
+        bytes->data = copy_of(reinterpret_cast<const uint8_t*>(encoded.data()), encoded.size());
+        bytes->count = encoded.size();
+    });
+}
+
+void flux2_bytes_free(flux2_bytes* bytes) {
+    if (bytes != nullptr) {
+        delete[] bytes->data;
+        *bytes = {};
+    }
+}
+
+// ---- Model files ----
+
 void flux2_model_files_init(flux2_model_files* files, size_t size) {
     init(files, size, flux2_model_files{});
 }
@@ -378,16 +649,17 @@ flux2_status flux2_find_model(const char* folder, const char* variant, flux2_mod
     return guarded([&] {
         check_given(folder, "folder");
         check_size(files, "flux2_model_files", kSmallestModelFiles);
-        const flux2::FoundModel found = flux2::find_model(
-            path_of(folder), text_or(variant),
-            {path_of(files->transformer), path_of(files->text_encoder), path_of(files->vae)});
-        auto texts = std::make_unique<FoundTexts>(FoundTexts{utf8(found.files.transformer),
-                                                             utf8(found.files.text_encoder),
-                                                             utf8(found.files.vae), found.choice});
+        const flux2_model_files given = completed(files, "flux2_model_files", flux2_model_files{});
+        const flux2::FoundModel found =
+            flux2::find_model(path_of(folder), text_or(variant), to_files(given));
+        auto texts = std::make_unique<FoundTexts>(
+            FoundTexts{utf8(found.files.transformer), utf8(found.files.text_encoder),
+                       utf8(found.files.vae), utf8(found.files.taesd), found.choice});
         delete static_cast<FoundTexts*>(files->memory);
         files->transformer = c_text(texts->transformer);
         files->text_encoder = c_text(texts->text_encoder);
         files->vae = c_text(texts->vae);
+        files->taesd = c_text(texts->taesd);
         files->choice = c_text(texts->choice);
         files->memory = texts.release();
     });
@@ -400,9 +672,38 @@ void flux2_model_files_free(flux2_model_files* files) {
     }
 }
 
-const char* flux2_stage_name(flux2_stage stage) {
-    return flux2::to_string(static_cast<flux2::Stage>(stage));
+flux2_status flux2_inspect(const char* path, flux2_file_list* parts) {
+    return guarded([&] {
+        check_given(parts, "parts");
+        *parts = {};
+        check_given(path, "path");
+        std::vector<FileFacts> facts;
+        for (flux2::FileInfo& info : flux2::inspect_parts(path_of(path))) {
+            facts.emplace_back(std::move(info));
+        }
+        fill<FileMemory>(*parts, std::move(facts));
+    });
 }
+
+void flux2_file_list_free(flux2_file_list* parts) {
+    free_list<FileMemory>(parts);
+}
+
+flux2_status flux2_misfit(const flux2_file_info* a, const flux2_file_info* b, char** reason) {
+    return guarded([&] {
+        check_given(reason, "reason");
+        *reason = nullptr;
+        if (const auto why = flux2::misfit(to_info(a, "a"), to_info(b, "b"))) {
+            *reason = copy_of(why->c_str(), why->size() + 1);
+        }
+    });
+}
+
+void flux2_text_free(char* text) {
+    delete[] text;
+}
+
+// ---- Loading ----
 
 void flux2_load_options_init(flux2_load_options* options, size_t size) {
     init(options, size, default_load_options());
@@ -414,10 +715,9 @@ flux2_status flux2_load(const char* folder, const flux2_load_options* options,
         check_given(pipeline, "pipeline");
         *pipeline = nullptr;
         check_given(folder, "folder");
-        const flux2_load_options given = completed_options(options);
-        const flux2::LoadOptions load = to_options(given);
+        const flux2::LoadOptions load = to_options(options);
         const flux2::FoundModel found = flux2::find_model(path_of(folder), load.variant);
-        *pipeline = new flux2_pipeline(found.files, load, given.progress, given.progress_data);
+        *pipeline = new flux2_pipeline(found.files, load);
     });
 }
 
@@ -426,16 +726,9 @@ flux2_status flux2_load_files(const flux2_model_files* files, const flux2_load_o
     return guarded([&] {
         check_given(pipeline, "pipeline");
         *pipeline = nullptr;
-        const flux2_model_files paths = completed(files, "flux2_model_files", flux2_model_files{});
-        const flux2_load_options given = completed_options(options);
-        check_given(paths.transformer, "flux2_model_files.transformer");
-        if (paths.taesd == nullptr) {
-            check_given(paths.vae, "flux2_model_files.vae");
-        }
-        *pipeline = new flux2_pipeline(
-            {path_of(paths.transformer), path_of(paths.text_encoder), path_of(paths.vae),
-             path_of(paths.taesd), paths.taesd_preview_only != 0},
-            to_options(given), given.progress, given.progress_data);
+        const flux2_model_files given = completed(files, "flux2_model_files", flux2_model_files{});
+        check_given(given.transformer, "flux2_model_files.transformer");
+        *pipeline = new flux2_pipeline(to_files(given), to_options(options));
     });
 }
 
@@ -443,17 +736,47 @@ void flux2_free(flux2_pipeline* pipeline) {
     delete pipeline;
 }
 
-const char* flux2_model_name(const flux2_pipeline* pipeline) {
-    return pipeline != nullptr ? pipeline->pipeline.model().name.c_str() : nullptr;
+const flux2_file_info* flux2_model_info(const flux2_pipeline* pipeline) {
+    return pipeline != nullptr ? &pipeline->model : nullptr;
 }
 
 const char* flux2_device_name(const flux2_pipeline* pipeline) {
     return pipeline != nullptr ? pipeline->pipeline.device().c_str() : nullptr;
 }
 
+// ---- Requests ----
+
+flux2_status flux2_cancel_token_create(flux2_cancel_token** token) {
+    return guarded([&] {
+        check_given(token, "token");
+        *token = nullptr;
+        *token = new flux2_cancel_token;
+    });
+}
+
+void flux2_cancel_token_raise(flux2_cancel_token* token) {
+    if (token != nullptr) {
+        token->raised = true;
+    }
+}
+
+bool flux2_cancel_token_is_raised(const flux2_cancel_token* token) {
+    return token != nullptr && token->raised;
+}
+
+void flux2_cancel_token_free(flux2_cancel_token* token) {
+    delete token;
+}
+
+const char* flux2_stage_name(flux2_stage stage) {
+    return flux2::to_string(static_cast<flux2::Stage>(stage));
+}
+
 void flux2_request_init(flux2_request* request, size_t size) {
     init(request, size, default_request());
 }
+
+// ---- Making pictures ----
 
 void flux2_result_init(flux2_result* result, size_t size) {
     init(result, size, flux2_result{});
@@ -465,11 +788,10 @@ flux2_status flux2_generate(flux2_pipeline* pipeline, const flux2_request* reque
         check_given(pipeline, "pipeline");
         const flux2_request given = completed(request, "flux2_request", default_request());
         check_size(result, "flux2_result", kSmallestResult);
-        pipeline->cancel = false;
+        check(given.prompt != nullptr || given.embeds_file != nullptr, ErrorKind::bad_argument,
+              "flux2_request.prompt is a null pointer; say what the picture shows");
         const flux2::Result made =
-            pipeline->pipeline.generate(to_request(given), [&](const flux2::Step& step) {
-                return !pipeline->cancel && report(*pipeline, step) && !pipeline->cancel;
-            });
+            pipeline->pipeline.generate(to_request(given), to_progress(given));
         const flux2_result full = to_c(made, result->size);
         std::memcpy(static_cast<void*>(result), &full, result->size);
     });
@@ -478,15 +800,54 @@ flux2_status flux2_generate(flux2_pipeline* pipeline, const flux2_request* reque
 void flux2_result_free(flux2_result* result) {
     if (is_known(result, kSmallestResult)) {
         flux2_image_free(&result->image);
+        delete[] result->sigmas;
         init(result, result->size, flux2_result{});
     }
 }
 
-flux2_status flux2_cancel(flux2_pipeline* pipeline) {
+flux2_status flux2_encode_prompts(flux2_pipeline* pipeline, const flux2_request* request,
+                                  const char* const* prompts, size_t n_prompts) {
     return guarded([&] {
         check_given(pipeline, "pipeline");
-        pipeline->cancel = true;
+        const flux2_request given = completed(request, "flux2_request", default_request());
+        check_given(prompts, "prompts");
+        std::vector<std::string> texts;
+        for (size_t i = 0; i < n_prompts; ++i) {
+            check(prompts[i] != nullptr, ErrorKind::bad_argument, "prompt ", i,
+                  " is a null pointer");
+            texts.emplace_back(prompts[i]);
+        }
+        pipeline->pipeline.encode_prompts(to_request(given), texts, to_progress(given));
     });
+}
+
+// ---- Memory ----
+
+void flux2_memory_plan_init(flux2_memory_plan* plan, size_t size) {
+    init(plan, size, flux2_memory_plan{});
+}
+
+flux2_status flux2_plan(flux2_pipeline* pipeline, const flux2_request* request,
+                        flux2_memory_plan* plan) {
+    return guarded([&] {
+        check_given(pipeline, "pipeline");
+        const flux2_request given = completed(request, "flux2_request", default_request());
+        check_size(plan, "flux2_memory_plan", kSmallestPlan);
+        flux2::MemoryPlan made = pipeline->pipeline.plan(to_request(given));
+        auto memory = std::make_unique<StageMemory>(std::move(made.stages));
+        const flux2_memory_plan full = {
+            plan->size,       memory->items.size(), memory->pointers.data(), memory.get(),
+            made.device_peak, made.host_peak,       made.mapped_peak};
+        std::memcpy(static_cast<void*>(plan), &full, plan->size);
+        memory.release();
+    });
+}
+
+void flux2_memory_plan_free(flux2_memory_plan* plan) {
+    if (is_known(plan, kSmallestPlan)) {
+        delete static_cast<StageMemory*>(plan->memory);
+        init(plan, plan->size, flux2_memory_plan{});
+    }
 }
 
 }  // extern "C"

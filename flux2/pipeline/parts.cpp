@@ -36,9 +36,7 @@ Parts::Parts(const Model& model, const LoadOptions& options)
     : model_(model),
       options_(options),
       keeps_loaded_(options.keep_loaded),
-      device_(options.device, options.threads) {
-    device_.set_cancel(options.cancel);
-}
+      device_(options.device, options.threads) {}
 
 void Parts::set_placement(Part part, Placement placement) {
     if (placement_[index(part)] != placement) {
@@ -53,9 +51,17 @@ Backend& Parts::backend(Part part) {
     }
     if (!cpu_) {
         cpu_.emplace("CPU", options_.threads);
-        cpu_->set_cancel(options_.cancel);
+        cpu_->set_cancel(cancel_);
     }
     return *cpu_;
+}
+
+void Parts::set_cancel(const std::atomic<bool>* flag) {
+    cancel_ = flag;
+    device_.set_cancel(flag);
+    if (cpu_) {
+        cpu_->set_cancel(flag);
+    }
 }
 
 bool Parts::is_loaded(Part part) const {

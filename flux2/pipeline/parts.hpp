@@ -15,6 +15,7 @@
 #include "pipeline/model.hpp"
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -90,6 +91,8 @@ class Parts {
         }
     }
 
+    // Ends loading and computing once *flag is true, as Backend::set_cancel says. Null: never.
+    void set_cancel(const std::atomic<bool>* flag);
     // Called with each part that starts loading.
     void set_on_load(std::function<void(Part)> on_load) { on_load_ = std::move(on_load); }
     double load_seconds() const { return load_seconds_; }
@@ -114,6 +117,7 @@ class Parts {
     std::unique_ptr<Transformer> transformer_;
     std::unique_ptr<Vae> vae_;
     std::unique_ptr<TinyAutoencoder> tiny_;
+    const std::atomic<bool>* cancel_ = nullptr;
     std::function<void(Part)> on_load_;
     double load_seconds_ = 0;
 };

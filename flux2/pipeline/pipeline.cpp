@@ -384,13 +384,18 @@ const std::string& Pipeline::device() const {
 }
 
 Result Pipeline::generate(const Request& request, const Progress& progress) {
+    const Reporter reporter(request, progress);
+    reporter.check_cancel();
     const Job job = resolve(request, impl_->model);
     impl_->check_memory(job);
-    return impl_->generate(job, fit_pictures(request, job), Reporter(progress));
+    const CancelWatch cancel(impl_->parts, request);
+    return impl_->generate(job, fit_pictures(request, job), reporter);
 }
 
 void Pipeline::encode_prompts(const Request& request, const std::vector<std::string>& prompts,
                               const Progress& progress) {
+    const Reporter reporter(request, progress);
+    reporter.check_cancel();
     const Job job = resolve(request, impl_->model);
     impl_->check_memory(job);
     if (job.features) {
@@ -404,7 +409,7 @@ void Pipeline::encode_prompts(const Request& request, const std::vector<std::str
     if (job.two_passes) {
         keys.push_back({job.negative_prompt, job.text_length});
     }
-    const Reporter reporter(progress);
+    const CancelWatch cancel(impl_->parts, request);
     const LoadWatch loads(impl_->parts, reporter);
     impl_->prepare_features(keys, reporter);
 }

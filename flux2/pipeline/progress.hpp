@@ -6,22 +6,45 @@
 #include "compute/backend.hpp"
 #include "pipeline/parts.hpp"
 
+#include <atomic>
 #include <functional>
 #include <utility>
 
 namespace flux2 {
 
-// Passes steps on to the caller's callback and turns its "no" into an Error.
+// Passes steps on to the caller's callback; turns its "no", and the request's flag, into an Error.
 class Reporter {
   public:
-    explicit Reporter(const Progress& progress) : progress_(progress) {}
+    // Borrows both.
+    Reporter(const Request& request, const Progress& progress)
+        : cancel_(request.cancel), progress_(progress) {}
 
     void report(const Step& step) const {
+        check_cancel();
         check(!progress_ || progress_(step), ErrorKind::cancelled, "cancelled");
+        check_cancel();
+    }
+    void check_cancel() const {
+        check(cancel_ == nullptr || !*cancel_, ErrorKind::cancelled, "cancelled");
     }
 
   private:
+    const std::atomic<bool>* cancel_;
     const Progress& progress_;
+};
+
+// Lets a request's flag end what the parts do while it lives.
+class CancelWatch {
+  public:
+    CancelWatch(Parts& parts, const Request& request) : parts_(parts) {
+        parts_.set_cancel(request.cancel);
+    }
+    ~CancelWatch() { parts_.set_cancel(nullptr); }
+    CancelWatch(const CancelWatch&) = delete;
+    CancelWatch& operator=(const CancelWatch&) = delete;
+
+  private:
+    Parts& parts_;
 };
 
 // Hands the progress of computations on while it lives; then whoever had it before gets it again.

@@ -1,6 +1,7 @@
-// The library's front door: many pictures in one process, cancelling, and the memory it says it
+// The C++ interface: many pictures in one process, cancelling, and the memory it says it
 // takes.
 #include <flux2/flux2.hpp>
+#include "base/check.hpp"
 #include "base/system.hpp"
 #include "support/support.hpp"
 
@@ -58,10 +59,7 @@ TEST_CASE("a dozen pictures in one process: memory stays where it was after the 
 }
 
 TEST_CASE("a pipeline serves on after a picture was cancelled or refused") {
-    std::atomic<bool> cancel = false;
-    LoadOptions options = on_cpu();
-    options.cancel = &cancel;
-    Pipeline pipeline = bundled(options);
+    Pipeline pipeline = bundled(on_cpu());
     const Image whole = pipeline.generate(small_request(1)).image;
     for (const Stage stage : {Stage::load, Stage::denoise, Stage::decode}) {
         const auto error = test::error_of([&] {
@@ -69,14 +67,36 @@ TEST_CASE("a pipeline serves on after a picture was cancelled or refused") {
         });
         CHECK(error.kind == ErrorKind::cancelled);
     }
-    cancel = true;
-    CHECK(test::error_of([&] { pipeline.generate(small_request(1)); }).kind ==
-          ErrorKind::cancelled);
-    cancel = false;
     Request wrong = small_request(1);
     wrong.steps = -1;
     CHECK(test::error_of([&] { pipeline.generate(wrong); }).kind == ErrorKind::bad_argument);
     CHECK(pipeline.generate(small_request(1)).image.rgb == whole.rgb);
+}
+
+TEST_CASE("a raised flag ends the request that carries it, in every stage, and no other") {
+    Pipeline pipeline = bundled(on_cpu());
+    const Image whole = pipeline.generate(small_request(1)).image;
+    for (const Stage stage : {Stage::load, Stage::encode_prompt, Stage::denoise, Stage::decode}) {
+        std::atomic<bool> cancel = false;
+        Request request = small_request(1);
+        request.prompt = concat("a house ", static_cast<int>(stage));  // not encoded yet
+        request.cancel = &cancel;
+        int n_after = 0;
+        const auto error = test::error_of([&] {
+            pipeline.generate(request, [&](const Step& step) {
+                n_after += cancel ? 1 : 0;
+                cancel = cancel || step.stage == stage;
+                return true;
+            });
+        });
+        CHECK(error.kind == ErrorKind::cancelled);
+        CHECK(n_after == 0);
+        // Still raised: what begins with it ends at once, prompts that are encoded ahead too.
+        CHECK(test::error_of([&] { pipeline.generate(request); }).kind == ErrorKind::cancelled);
+        CHECK(test::error_of([&] { pipeline.encode_prompts(request, {"a tree"}); }).kind ==
+              ErrorKind::cancelled);
+        CHECK(pipeline.generate(small_request(1)).image.rgb == whole.rgb);
+    }
 }
 
 TEST_CASE("the plan holds what is then allocated, and loads nothing") {

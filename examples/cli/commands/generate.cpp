@@ -29,11 +29,6 @@ constexpr size_t kMaxPictures = 1'000'000;  // of one run
 // Prompts that are encoded ahead in one go; the library holds as many.
 constexpr size_t kPromptsAhead = 8;
 
-LoadOptions with_cancel(LoadOptions load) {
-    load.cancel = &cancel_requested;
-    return load;
-}
-
 std::string read_standard_input() {
     const EndsAtOnce while_waiting;
     check(!cancel_requested, ErrorKind::cancelled, "cancelled");
@@ -201,11 +196,12 @@ Studio::Studio(const GenerateOptions& o, OutputNames names, Display& display)
     : names_(std::move(names)),
       display_(display),
       files_(choose_files(o.model, display.quiet())),
-      pipeline_(Pipeline::load(files_, with_cancel(o.model.load))),
+      pipeline_(Pipeline::load(files_, o.model.load)),
       hashes_(files_, o.model.load.cache_folder) {}
 
 std::vector<fs::path> Studio::draw(const GenerateOptions& o, Request request,
                                    const std::vector<std::string>& prompts) {
+    request.cancel = &cancel_requested;
     const int n_pictures = static_cast<int>(prompts.size()) * o.batch_count;
     std::vector<fs::path> files;
     int number = 0;
@@ -215,7 +211,7 @@ std::vector<fs::path> Studio::draw(const GenerateOptions& o, Request request,
             const auto n = static_cast<std::ptrdiff_t>(std::min(kPromptsAhead, prompts.size() - i));
             pipeline_.encode_prompts(request, {first, first + n}, [&](const Step& step) {
                 display_.step(step, "");
-                return !cancel_requested;
+                return true;
             });
         }
         request.prompt = prompts[i];
@@ -236,7 +232,7 @@ fs::path Studio::draw_one(const GenerateOptions& o, const Request& request,
         if (step.preview != nullptr && !o.preview.empty()) {
             save_preview(o.preview, *step.preview);
         }
-        return !cancel_requested;
+        return true;
     });
     const nlohmann::json facts = picture_facts(o, files_, hashes_, pipeline_, request, result);
     for (const std::string& line : other_model_files(o.stored_hashes, facts)) {

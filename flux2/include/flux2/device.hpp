@@ -1,6 +1,8 @@
 // What this machine and build can compute on.
 #pragma once
 
+#include <flux2/export.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,6 +16,6 @@ struct DeviceInfo {
     uint64_t total_bytes = 0;
 };
 
-std::vector<DeviceInfo> list_devices();
+FLUX2_API std::vector<DeviceInfo> list_devices();
 
 }  // namespace flux2

@@ -1,6 +1,8 @@
 // The one exception type of the library and the exit codes our programs make of it.
 #pragma once
 
+#include <flux2/export.h>
+
 #include <stdexcept>
 #include <string>
 
@@ -18,7 +20,7 @@ enum class ErrorKind {
 };
 
 // A failure whose message says what failed, on which thing, what was expected and what to do.
-class Error : public std::runtime_error {
+class FLUX2_THROWN Error : public std::runtime_error {
   public:
     Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
     ErrorKind kind() const { return kind_; }

@@ -13,7 +13,7 @@
 //             status = flux2_generate(pipeline, &request, &result);
 //         }
 //         if (status == FLUX2_OK) {
-//             status = flux2_image_save("house.png", &result.image);
+//             status = flux2_image_save("house.png", &result.image, NULL, 0);
 //         }
 //         if (status != FLUX2_OK) {
 //             fprintf(stderr, "%s\n", flux2_last_error());
@@ -24,11 +24,20 @@
 //     }
 //
 // Texts and paths are UTF-8. What is passed in is read during the call and stays the caller's.
-// Structs start with their own size, set by their _default() function, and grow at the end: a
-// program built with an older header keeps working with a newer library.
-// Threads: a pipeline serves one at a time, except for flux2_cancel; different pipelines are
-// independent.
+// Where the library fills a struct, its _free function frees what the struct points to and empties
+// it, so that a second call, like a null pointer, does nothing.
+//
+// Structs that start with their own size may grow at the end; no struct has padding. Those that the
+// caller makes get their size from their _default() function: a program built with an older header
+// keeps working with a newer library. Those that the library makes tell how much of them is there.
+// Fields named `reserved` stay 0. Flags are 0 or 1.
+//
+// Threads: any function may be called from any thread. A pipeline serves one call at a time, but
+// flux2_model_info and flux2_device_name may be called meanwhile; a cancel token may be raised at
+// any time; different pipelines are independent.
 #pragma once
+
+#include <flux2/export.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,26 +57,41 @@ typedef enum flux2_status {
     FLUX2_OUT_OF_MEMORY = 4,  // host or device memory
     FLUX2_OUT_OF_DISK = 5,    // no room for an output
     FLUX2_BACKEND = 6,        // a device failed
-    FLUX2_CANCELLED = 7,      // the callback or flux2_cancel asked to stop
+    FLUX2_CANCELLED = 7,      // the progress callback or the cancel token asked to stop
     FLUX2_INTERNAL = 8        // a bug of ours
 } flux2_status;
 
 // What went wrong in the last call on this thread that failed, and what to do; empty when none did.
 // Valid until the thread's next failure.
-const char* flux2_last_error(void);
+FLUX2_API const char* flux2_last_error(void);
 
 // What a program returns that ends with this status: 0, 2 for arguments, 3 for files, 4 for memory
 // or disk, 5 for a device, 130 when cancelled, else 1.
-int flux2_exit_code(flux2_status status);
+FLUX2_API int flux2_exit_code(flux2_status status);
 
 // ---- This library and this machine ----
 
-// "0.1.0"
-const char* flux2_version(void);
+// "0.2.0"
+FLUX2_API const char* flux2_version(void);
 
-// Names that flux2_load_options.device takes, ended by a null pointer; null on failure. Valid until
-// the thread's next call.
-const char* const* flux2_devices(void);
+// Made by the library.
+typedef struct flux2_device {
+    size_t size;
+    const char* name;         // "CPU", "CUDA0", ...: what flux2_load_options.device takes
+    const char* description;  // the product's name
+    uint64_t free_bytes;
+    uint64_t total_bytes;
+} flux2_device;
+
+typedef struct flux2_device_list {
+    size_t count;
+    const flux2_device* const* items;
+    void* memory;  // the library's own
+} flux2_device_list;
+
+// On failure the list is empty. Free it with flux2_device_list_free.
+FLUX2_API flux2_status flux2_list_devices(flux2_device_list* list);
+FLUX2_API void flux2_device_list_free(flux2_device_list* list);
 
 typedef enum flux2_log_level {
     FLUX2_LOG_DEBUG = 0,
@@ -81,47 +105,100 @@ typedef void (*flux2_log)(flux2_log_level level, const char* line, void* user_da
 // Sends what the library has to say to this function; null, as in the beginning, drops it. For the
 // whole process. Any thread may call this, but not the function itself. The function is called from
 // the threads that use the library and from those they start, one call at a time.
-flux2_status flux2_set_log(flux2_log log, void* user_data);
+FLUX2_API flux2_status flux2_set_log(flux2_log log, void* user_data);
 
 // ---- Pictures ----
 
 // 8-bit RGB without padding: rows from top to bottom, three bytes a pixel. An image may point to
-// the caller's own pixels. This struct does not grow.
+// the caller's own pixels.
 typedef struct flux2_image {
-    int width;
-    int height;
+    int32_t width;
+    int32_t height;
     uint8_t* rgb;
 } flux2_image;
 
-// Reads a PNG or a JPEG. On failure the image is empty. Free it with flux2_image_free.
-flux2_status flux2_image_load(const char* path, flux2_image* image);
+// What becomes of transparency.
+typedef enum flux2_alpha {
+    FLUX2_ALPHA_DROP = 0,  // the colour below it shows, as in the reference; logs a warning
+    FLUX2_ALPHA_WHITE = 1  // blended over white
+} flux2_alpha;
 
-// Writes a PNG, a JPEG or a BMP, as the name ends in .png, .jpg, .jpeg or .bmp. The file appears
-// whole or not at all; a pipe or a device takes the bytes and stays what it is.
-flux2_status flux2_image_save(const char* path, const flux2_image* image);
+// Read a PNG or a JPEG, from a file or from memory. On failure the image is empty. Free it with
+// flux2_image_free.
+FLUX2_API flux2_status flux2_image_load(const char* path, flux2_alpha alpha, flux2_image* image);
+FLUX2_API flux2_status flux2_image_decode(const void* bytes, size_t n_bytes, flux2_alpha alpha,
+                                          flux2_image* image);
 
-// Frees the pixels of an image that the library made and empties it, so that a second call, like a
-// null pointer, does nothing.
-void flux2_image_free(flux2_image* image);
+// Only for pixels that the library made.
+FLUX2_API void flux2_image_free(flux2_image* image);
+
+// A piece of text inside a PNG, such as the settings it was made with.
+typedef struct flux2_image_text {
+    const char* key;   // 1 to 79 Latin letters, digits, spaces
+    const char* text;  // UTF-8
+} flux2_image_text;
+
+typedef struct flux2_image_text_list {
+    size_t count;
+    const flux2_image_text* items;
+    void* memory;  // the library's own
+} flux2_image_text_list;
+
+// The texts of a PNG, from a file or from memory; none for a JPEG. On failure the list is empty.
+// Free it with flux2_image_text_list_free.
+FLUX2_API flux2_status flux2_image_texts_load(const char* path, flux2_image_text_list* list);
+FLUX2_API flux2_status flux2_image_texts_decode(const void* bytes, size_t n_bytes,
+                                                flux2_image_text_list* list);
+FLUX2_API void flux2_image_text_list_free(flux2_image_text_list* list);
+
+// Writes a PNG, a JPEG or a BMP, as the name ends in .png, .jpg, .jpeg or .bmp; only a PNG takes
+// texts along, an array that may be null when there are none. The file appears whole or not at all;
+// a pipe or a device takes the bytes and stays what it is.
+FLUX2_API flux2_status flux2_image_save(const char* path, const flux2_image* image,
+                                        const flux2_image_text* texts, size_t n_texts);
+// The same for a file that is not there yet. *saved is 0, and nothing is written, when it is.
+FLUX2_API flux2_status flux2_image_save_new(const char* path, const flux2_image* image,
+                                            const flux2_image_text* texts, size_t n_texts,
+                                            uint32_t* saved);
+
+typedef enum flux2_image_format {
+    FLUX2_IMAGE_PNG = 0,
+    FLUX2_IMAGE_JPEG = 1,
+    FLUX2_IMAGE_BMP = 2
+} flux2_image_format;
+
+typedef struct flux2_bytes {
+    size_t count;
+    uint8_t* data;
+} flux2_bytes;
+
+// The file that flux2_image_save would write. On failure there are no bytes. Free them with
+// flux2_bytes_free.
+FLUX2_API flux2_status flux2_image_encode(const flux2_image* image, flux2_image_format format,
+                                          const flux2_image_text* texts, size_t n_texts,
+                                          flux2_bytes* bytes);
+FLUX2_API void flux2_bytes_free(flux2_bytes* bytes);
 
 // ---- Model files ----
 
 // The three parts, each a GGUF or safetensors file, a shard of several, or a folder with one
-// checkpoint. The text encoder may be null when features come from a file.
+// checkpoint. A part that is null is taken from the transformer's file when that holds it. The text
+// encoder may be missing when features come from a file, the autoencoder when there is TAEF2.
 typedef struct flux2_model_files {
     size_t size;
     const char* transformer;
     const char* text_encoder;
     const char* vae;
-    const char* choice;  // set by flux2_find_model: one line, what was taken and over what
-    void* memory;        // the library's own: where found texts lie
-    // TAEF2, the tiny autoencoder: draws previews and, fast and roughly, pictures; then the
-    // autoencoder may be null. Null: none.
+    // TAEF2, the tiny autoencoder: draws previews and, fast and roughly, the picture itself. It
+    // encodes pictures when there is no autoencoder for that. Null: none.
     const char* taesd;
-    size_t taesd_preview_only;  // not 0: leaves pictures to the autoencoder
+    const char* choice;           // set by flux2_find_model: what was taken and over what, a line
+    void* memory;                 // the library's own: where found texts lie
+    uint32_t taesd_preview_only;  // leaves the picture to the autoencoder
+    uint32_t reserved;
 } flux2_model_files;
 
-void flux2_model_files_init(flux2_model_files* files, size_t size);
+FLUX2_API void flux2_model_files_init(flux2_model_files* files, size_t size);
 static inline flux2_model_files flux2_model_files_default(void) {
     flux2_model_files files;
     flux2_model_files_init(&files, sizeof(files));
@@ -130,56 +207,75 @@ static inline flux2_model_files flux2_model_files_default(void) {
 
 // Looks for the parts in a folder and the folders in it. Variant: "klein", "base", "kv" or "dev";
 // null: the distilled one of several. Parts that are set in `files` are taken as they are; one that
-// is not found stays null. On failure `files` keeps its content.
-flux2_status flux2_find_model(const char* folder, const char* variant, flux2_model_files* files);
+// is not found stays null. On failure `files` keeps its content. Free it with
+// flux2_model_files_free.
+FLUX2_API flux2_status flux2_find_model(const char* folder, const char* variant,
+                                        flux2_model_files* files);
+// Sets all texts to null, those of the caller too.
+FLUX2_API void flux2_model_files_free(flux2_model_files* files);
 
-// Frees what flux2_find_model allocated, if it did, and sets all texts to null, so that a second
-// call, like a null pointer, does nothing.
-void flux2_model_files_free(flux2_model_files* files);
+// What a part is, from its file's header alone. Made by the library.
+typedef struct flux2_file_info {
+    size_t size;
+    const char* path;
+    const char* part;      // "transformer", "text encoder", "autoencoder" or "tiny autoencoder"
+    const char* name;      // "FLUX.2 klein 4B"
+    const char* format;    // "GGUF" or "safetensors"
+    const char* naming;    // whose tensor names: "original", "diffusers", ...
+    const char* types;     // "Q8_0 x 80, BF16 x 12"
+    const char* scheme;    // how weights are stored, in words
+    const char* partners;  // which files it goes with
+    const char* variant;   // transformer: "klein", "base", "kv" or "dev"
+    const char* variant_reason;  // how that is known
+    const char* const* notes;    // what else its user should know, such as a missing tokenizer
+    size_t n_notes;
+    int64_t n_parameters;
+    uint64_t size_bytes;
+    int64_t text_width;       // of the features a transformer takes or an encoder gives
+    int64_t latent_channels;  // of a token, for transformer and autoencoders
+    int32_t default_steps;    // these for the transformer
+    float default_guidance;
+    int32_t default_width;
+    int32_t default_height;
+    uint32_t distilled;  // made for few steps without guidance
+    uint32_t reserved;
+} flux2_file_info;
+
+typedef struct flux2_file_list {
+    size_t count;
+    const flux2_file_info* const* items;
+    void* memory;  // the library's own
+} flux2_file_list;
+
+// Every part of a file, since some hold several. FLUX2_BAD_FILE for a file that is broken or no
+// part of FLUX.2; FLUX2_UNSUPPORTED, saying what it is, when that is known. On failure the list is
+// empty. Free it with flux2_file_list_free.
+FLUX2_API flux2_status flux2_inspect(const char* path, flux2_file_list* parts);
+FLUX2_API void flux2_file_list_free(flux2_file_list* parts);
+
+// Why two parts cannot work together, in one sentence; null when they can, when they are two of the
+// same part, and on failure. Free it with flux2_text_free.
+FLUX2_API flux2_status flux2_misfit(const flux2_file_info* a, const flux2_file_info* b,
+                                    char** reason);
+FLUX2_API void flux2_text_free(char* text);
 
 // ---- Loading ----
 
-typedef enum flux2_stage {
-    FLUX2_STAGE_LOAD = 0,
-    FLUX2_STAGE_ENCODE_PROMPT = 1,
-    FLUX2_STAGE_ENCODE_REFERENCES = 2,
-    FLUX2_STAGE_DENOISE = 3,
-    FLUX2_STAGE_DECODE = 4
-} flux2_stage;
-
-// "loading", "encoding the prompt", ...
-const char* flux2_stage_name(flux2_stage stage);
-
-// Made by the library and valid during the callback; grows at the end.
-typedef struct flux2_step {
-    flux2_stage stage;
-    const char* what;            // the part that is loaded
-    double share;                // of the stage that is done, 0..1
-    int step, n_steps;           // denoising: steps that are done, of all
-    const flux2_image* preview;  // the picture so far, when asked for and known; else null
-} flux2_step;
-
-// Called often, on the thread that generates. Return false to cancel. It must not throw, nor call
-// functions with the same pipeline, except for flux2_cancel.
-typedef bool (*flux2_progress)(const flux2_step* step, void* user_data);
-
 typedef struct flux2_load_options {
     size_t size;
-    const char* device;         // a name from flux2_devices(); null: the first GPU, else the CPU
+    const char* device;         // a name from flux2_list_devices; null: the first GPU, else the CPU
     const char* type;           // of the matrices in memory, such as "Q8_0"; null: the file's
     const char* variant;        // overrides what the file says; null: does not
-    int threads;                // at most 512; 0: one per physical core
-    bool keep_loaded;           // hold all parts between pictures if they fit; else in turn
-    uint64_t max_device_bytes;  // for weights and computation; 0: all there is
     const char* cache_folder;   // for encoded prompts; null: no cache
     uint64_t cache_bytes;       // upper limit of that folder
-    flux2_progress progress;    // of all pictures of this pipeline; null: none
-    void* progress_data;        // handed to it
-    bool repack;  // on a CPU, lay matrices out anew where that is faster and RAM suffices
-    bool unpack;  // on an NVIDIA GPU, unpack quantised matrices to BF16 when there is room
+    uint64_t max_device_bytes;  // for weights and computation; 0: all there is
+    int32_t threads;            // at most 512; 0: one per physical core
+    uint32_t keep_loaded;       // hold all parts between pictures if they fit; else in turn
+    uint32_t repack;            // on a CPU, repack matrices where that is faster and RAM suffices
+    uint32_t unpack;  // on an NVIDIA GPU, unpack quantised matrices to BF16 when there is room
 } flux2_load_options;
 
-void flux2_load_options_init(flux2_load_options* options, size_t size);
+FLUX2_API void flux2_load_options_init(flux2_load_options* options, size_t size);
 static inline flux2_load_options flux2_load_options_default(void) {
     flux2_load_options options;
     flux2_load_options_init(&options, sizeof(options));
@@ -190,37 +286,68 @@ typedef struct flux2_pipeline flux2_pipeline;
 
 // Opens the files' headers and checks that they fit together; weights are read when needed. Options
 // may be null: the defaults. On failure *pipeline is null. Free it with flux2_free.
-flux2_status flux2_load(const char* folder, const flux2_load_options* options,
-                        flux2_pipeline** pipeline);
-flux2_status flux2_load_files(const flux2_model_files* files, const flux2_load_options* options,
-                              flux2_pipeline** pipeline);
+FLUX2_API flux2_status flux2_load(const char* folder, const flux2_load_options* options,
+                                  flux2_pipeline** pipeline);
+FLUX2_API flux2_status flux2_load_files(const flux2_model_files* files,
+                                        const flux2_load_options* options,
+                                        flux2_pipeline** pipeline);
 
 // Each pipeline is freed once, when no call uses it. A null pointer does nothing.
-void flux2_free(flux2_pipeline* pipeline);
+FLUX2_API void flux2_free(flux2_pipeline* pipeline);
 
-// "FLUX.2 klein 4B" and "CUDA0", valid as long as the pipeline; null for a null pointer.
-const char* flux2_model_name(const flux2_pipeline* pipeline);
-const char* flux2_device_name(const flux2_pipeline* pipeline);
+// What the transformer is, with its defaults, and "CPU" or "CUDA0". Valid as long as the pipeline;
+// null for a null pointer.
+FLUX2_API const flux2_file_info* flux2_model_info(const flux2_pipeline* pipeline);
+FLUX2_API const char* flux2_device_name(const flux2_pipeline* pipeline);
 
-// ---- Making pictures ----
+// ---- Requests ----
+
+// Ends the requests that carry it, be they waiting or in the making, and no others.
+typedef struct flux2_cancel_token flux2_cancel_token;
+
+// On failure *token is null. Free it with flux2_cancel_token_free.
+FLUX2_API flux2_status flux2_cancel_token_create(flux2_cancel_token** token);
+// From any thread or a signal handler. The calls with such a request return FLUX2_CANCELLED, those
+// that begin later too: a token stays raised. A null pointer does nothing.
+FLUX2_API void flux2_cancel_token_raise(flux2_cancel_token* token);
+FLUX2_API bool flux2_cancel_token_is_raised(const flux2_cancel_token* token);
+// When no call uses a request that carries it. A null pointer does nothing.
+FLUX2_API void flux2_cancel_token_free(flux2_cancel_token* token);
+
+typedef enum flux2_stage {
+    FLUX2_STAGE_LOAD = 0,
+    FLUX2_STAGE_ENCODE_PROMPT = 1,
+    FLUX2_STAGE_ENCODE_REFERENCES = 2,
+    FLUX2_STAGE_DENOISE = 3,
+    FLUX2_STAGE_DECODE = 4
+} flux2_stage;
+
+// "loading", "encoding the prompt", ...
+FLUX2_API const char* flux2_stage_name(flux2_stage stage);
+
+// Made by the library and valid during the callback.
+typedef struct flux2_step {
+    size_t size;
+    const char* what;            // the part that is loaded
+    const flux2_image* preview;  // the picture so far, when asked for and known; else null
+    double share;                // of the stage that is done, 0..1
+    flux2_stage stage;
+    int32_t step;  // denoising: steps that are done
+    int32_t n_steps;
+    uint32_t reserved;
+} flux2_step;
+
+// Called often, on the thread that works on the request. Return false to cancel. It must not throw,
+// nor call functions with the same pipeline.
+typedef bool (*flux2_progress)(const flux2_step* step, void* user_data);
 
 typedef struct flux2_request {
     size_t size;
-    const char* prompt;           // needed, unless embeds_file is set; may be empty
-    const char* negative_prompt;  // for models that are guided by two passes
-    int width, height;            // multiples of 16; 0: the matched reference's, else 1024
-    int steps;                    // 0: the model's own
-    float guidance;               // below 0: the model's own
-    bool has_seed;                // else the seed is random, told in the result
-    uint64_t seed;
-    bool fit_size;                  // round sizes to multiples of 16 instead of refusing them
-    bool preview;                   // progress of steps carries the picture so far
-    int match_reference;            // take the size of this one, counted from 0; below 0: of none
+    const char* prompt;             // flux2_generate needs it, unless embeds_file is set; may be ""
+    const char* negative_prompt;    // for models that are guided by two passes
     const flux2_image* references;  // an array
     size_t n_references;
     const flux2_image* init;  // a picture to start from; null: noise
-    float strength;           // of the noise over init: near 0 keeps it, 1 ignores it
-    int text_length;          // in tokens; 0: the model's own
     const float* sigmas;      // own noise levels, from 1 down to 0; null: the schedule's
     size_t n_sigmas;
     const char* generator;  // of noise: "cuda", "cuda-f32", "cpu", "cpu-f32"; null: "cuda"
@@ -228,30 +355,51 @@ typedef struct flux2_request {
     // with `prompt_embeds` and `negative_prompt_embeds` [1, n, width].
     const char* noise_file;
     const char* embeds_file;
+    flux2_progress progress;           // null: none
+    void* progress_data;               // handed to it
+    const flux2_cancel_token* cancel;  // null: none
+    uint64_t seed;                     // with has_seed; else it is random, told in the result
+    uint32_t has_seed;
+    int32_t width, height;    // multiples of 16; 0: of a reference or of init, else the model's own
+    int32_t match_reference;  // take the size of this one, counted from 0; below 0: of the first
+    int32_t steps;            // 0: the model's own
+    float guidance;           // below 0: the model's own
+    float strength;           // of the noise over init: above 0; near 0 keeps it, 1 ignores it
+    int32_t text_length;      // in tokens; 0: the model's own
+    uint32_t fit_size;        // round sizes to multiples of 16 instead of refusing them
+    uint32_t preview;         // progress of steps carries the picture so far
 } flux2_request;
 
-void flux2_request_init(flux2_request* request, size_t size);
+FLUX2_API void flux2_request_init(flux2_request* request, size_t size);
 static inline flux2_request flux2_request_default(void) {
     flux2_request request;
     flux2_request_init(&request, sizeof(request));
     return request;
 }
 
+// ---- Making pictures ----
+
 typedef struct flux2_result {
     size_t size;
     flux2_image image;
     // What was used, after defaults.
+    float* sigmas;
+    size_t n_sigmas;
     uint64_t seed;
-    int steps;
-    float guidance;
+    // The most that weights and computation took at a time, as allocated.
+    uint64_t device_peak, host_peak;
     double load_seconds;
     double encode_prompt_seconds;
     double encode_references_seconds;
     double denoise_seconds;
     double decode_seconds;
+    int32_t steps;
+    float guidance;
+    uint32_t prompt_cached;  // features were there already: the text encoder was not used
+    uint32_t reserved;
 } flux2_result;
 
-void flux2_result_init(flux2_result* result, size_t size);
+FLUX2_API void flux2_result_init(flux2_result* result, size_t size);
 static inline flux2_result flux2_result_default(void) {
     flux2_result result;
     flux2_result_init(&result, sizeof(result));
@@ -261,16 +409,52 @@ static inline flux2_result flux2_result_default(void) {
 // Takes a result as flux2_result_default or flux2_result_free left it; on failure it stays so. A
 // request that cannot work is refused before anything large is loaded. After a failure the pipeline
 // can be used again.
-flux2_status flux2_generate(flux2_pipeline* pipeline, const flux2_request* request,
-                            flux2_result* result);
+FLUX2_API flux2_status flux2_generate(flux2_pipeline* pipeline, const flux2_request* request,
+                                      flux2_result* result);
+FLUX2_API void flux2_result_free(flux2_result* result);
 
-// Frees the picture and empties the result, so that it can be used again and that a second call,
-// like a null pointer, does nothing.
-void flux2_result_free(flux2_result* result);
+// Encodes the prompts of requests that are otherwise like this one ahead, so that the text encoder
+// is loaded once for many pictures; eight of them are held in memory. Refuses what flux2_generate
+// would refuse, and obeys the request's progress and cancel token.
+FLUX2_API flux2_status flux2_encode_prompts(flux2_pipeline* pipeline, const flux2_request* request,
+                                            const char* const* prompts, size_t n_prompts);
 
-// Ends the picture in the making, from any thread or a signal handler: its flux2_generate returns
-// FLUX2_CANCELLED. Pictures that are begun later are not affected.
-flux2_status flux2_cancel(flux2_pipeline* pipeline);
+// ---- Memory ----
+
+// Made by the library.
+typedef struct flux2_stage_memory {
+    size_t size;
+    const char* stage;        // "text encoder", "transformer", "decode", ...
+    const char* placement;    // "CUDA0", "CPU", "streamed to CUDA0"
+    uint64_t device_weights;  // on a GPU
+    uint64_t device_compute;
+    uint64_t host_weights;  // in RAM of our own
+    uint64_t host_compute;  // buffers, work space, pictures and features
+    uint64_t mapped;        // pages of the model files, which the system may drop
+} flux2_stage_memory;
+
+typedef struct flux2_memory_plan {
+    size_t size;
+    size_t n_stages;
+    const flux2_stage_memory* const* stages;
+    void* memory;  // the library's own
+    uint64_t device_peak;
+    uint64_t host_peak;
+    uint64_t mapped_peak;
+} flux2_memory_plan;
+
+FLUX2_API void flux2_memory_plan_init(flux2_memory_plan* plan, size_t size);
+static inline flux2_memory_plan flux2_memory_plan_default(void) {
+    flux2_memory_plan plan;
+    flux2_memory_plan_init(&plan, sizeof(plan));
+    return plan;
+}
+
+// Peak memory of a request, from its real graphs; loads no weights. Takes a plan as
+// flux2_memory_plan_default or flux2_memory_plan_free left it; on failure it stays so.
+FLUX2_API flux2_status flux2_plan(flux2_pipeline* pipeline, const flux2_request* request,
+                                  flux2_memory_plan* plan);
+FLUX2_API void flux2_memory_plan_free(flux2_memory_plan* plan);
 
 #ifdef __cplusplus
 }

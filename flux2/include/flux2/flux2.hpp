@@ -5,7 +5,10 @@
 //     request.prompt = "a red house by the sea";
 //     flux2::save_image("house.png", pipeline.generate(request).image);
 //
-// Failures are thrown as flux2::Error. A Pipeline serves one thread at a time.
+// Failures are thrown as flux2::Error. Threads: any function may be called from any thread. A
+// Pipeline serves one call at a time, but model() and device() may be called meanwhile; different
+// pipelines are independent. docs/api.md shows the same functions in C, and what stays between
+// versions.
 #pragma once
 
 #include <flux2/device.hpp>
@@ -65,13 +68,13 @@ struct FileInfo {
 
 // Throws bad_file for a file that is broken or no part of FLUX.2; unsupported, saying what it is,
 // when that is known.
-FileInfo inspect_file(const std::filesystem::path& path);
+FLUX2_API FileInfo inspect_file(const std::filesystem::path& path);
 // The same for every part of a file, since some hold several; inspect_file describes the first.
-std::vector<FileInfo> inspect_parts(const std::filesystem::path& path);
+FLUX2_API std::vector<FileInfo> inspect_parts(const std::filesystem::path& path);
 
 // Why two parts cannot work together, in one sentence; nothing when they can, or when they are two
 // of the same part.
-std::optional<std::string> misfit(const FileInfo& a, const FileInfo& b);
+FLUX2_API std::optional<std::string> misfit(const FileInfo& a, const FileInfo& b);
 
 struct FoundModel {
     ModelFiles files;
@@ -83,8 +86,8 @@ struct FoundModel {
 // "dev"), else the distilled one, and what fits it. Parts that are given are taken as they are and
 // not looked for. A part that is not there stays empty; two candidates that nothing tells apart are
 // refused, and so is a broken file when nothing else serves its part. Throws bad_file.
-FoundModel find_model(const std::filesystem::path& folder, const std::string& variant = "",
-                      const ModelFiles& given = {});
+FLUX2_API FoundModel find_model(const std::filesystem::path& folder,
+                                const std::string& variant = "", const ModelFiles& given = {});
 
 // ---- Making pictures ----
 
@@ -101,12 +104,12 @@ struct LoadOptions {
     // On an NVIDIA GPU, unpack quantised matrices to BF16 when there is room: they are multiplied
     // two to three times faster so. Not done when `type` is set.
     bool unpack = true;
-    std::filesystem::path cache_folder;         // for encoded prompts; empty: no cache
-    uint64_t cache_bytes = 500'000'000;         // upper limit of that folder
-    const std::atomic<bool>* cancel = nullptr;  // once true, work ends with an Error cancelled
+    std::filesystem::path cache_folder;  // for encoded prompts; empty: no cache
+    uint64_t cache_bytes = 500'000'000;  // upper limit of that folder
 };
 
-// A picture to start from, noised to `strength` of the way: 0 keeps it, 1 ignores it.
+// A picture to start from, noised to `strength` of the way: above 0, which nearly keeps
+// it, up to 1, which ignores it.
 struct InitImage {
     Image image;
     float strength = 0.75f;
@@ -130,12 +133,15 @@ struct Request {
     // For comparison with other programs: safetensors files with `noise` [1, channels, h, w], and
     // with `prompt_embeds` and `negative_prompt_embeds` [1, n, width].
     std::filesystem::path noise_file, embeds_file;
+    // Once true, this request ends with an Error cancelled, whichever stage it is in; another
+    // thread or a signal handler may set it. Null: never.
+    const std::atomic<bool>* cancel = nullptr;
 };
 
 enum class Stage { load, encode_prompt, encode_references, denoise, decode };
 
 // "loading", "encoding the prompt", ...
-const char* to_string(Stage stage);
+FLUX2_API const char* to_string(Stage stage);
 
 struct Step {
     Stage stage = Stage::load;
@@ -189,24 +195,24 @@ class Pipeline {
   public:
     // Opens the files' headers and checks that they fit together; weights are read when needed.
     // Throws bad_file, naming the file and what would fit.
-    static Pipeline load(const ModelFiles& files, const LoadOptions& options = {});
-    ~Pipeline();
-    Pipeline(Pipeline&& other) noexcept;
-    Pipeline& operator=(Pipeline&& other) noexcept;
+    FLUX2_API static Pipeline load(const ModelFiles& files, const LoadOptions& options = {});
+    FLUX2_API ~Pipeline();
+    FLUX2_API Pipeline(Pipeline&& other) noexcept;
+    FLUX2_API Pipeline& operator=(Pipeline&& other) noexcept;
 
     // What the transformer is, and its defaults.
-    const FileInfo& model() const;
-    const std::string& device() const;
+    FLUX2_API const FileInfo& model() const;
+    FLUX2_API const std::string& device() const;
 
     // Throws bad_argument for a request that cannot work, before anything large is loaded.
-    Result generate(const Request& request, const Progress& progress = {});
+    FLUX2_API Result generate(const Request& request, const Progress& progress = {});
     // Encodes the prompts of requests that are otherwise like this one ahead, so that the text
     // encoder is loaded once for many pictures; eight of them are held in memory. Refuses what
-    // generate would refuse, and keeps to the same limits.
-    void encode_prompts(const Request& request, const std::vector<std::string>& prompts,
-                        const Progress& progress = {});
+    // generate would refuse, keeps to the same limits and obeys the request's cancel.
+    FLUX2_API void encode_prompts(const Request& request, const std::vector<std::string>& prompts,
+                                  const Progress& progress = {});
     // Peak memory of a request, from its real graphs; loads no weights.
-    MemoryPlan plan(const Request& request);
+    FLUX2_API MemoryPlan plan(const Request& request);
 
   private:
     struct Impl;

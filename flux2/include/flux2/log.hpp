@@ -1,6 +1,8 @@
 // The one way the library speaks: a callback that gets a level and a line.
 #pragma once
 
+#include <flux2/export.h>
+
 #include <functional>
 #include <string>
 
@@ -14,6 +16,6 @@ using LogSink = std::function<void(LogLevel, const std::string& line)>;
 // empty one silences the library, as in the beginning. Any thread may call this, but not a sink.
 // The sink is called from the threads that use the library and from those they start, one at a
 // time.
-void set_log(LogSink sink);
+FLUX2_API void set_log(LogSink sink);
 
 }  // namespace flux2

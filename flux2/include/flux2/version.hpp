@@ -1,9 +1,11 @@
 // Which flux2 this is.
 #pragma once
 
+#include <flux2/export.h>
+
 namespace flux2 {
 
-// "0.1.0"; also written into converted files.
-const char* version();
+// "0.2.0"; also written into converted files.
+FLUX2_API const char* version();
 
 }  // namespace flux2
