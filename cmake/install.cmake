@@ -1,30 +1,37 @@
-# make install: programs, library, headers, the CMake package flux2 and a pkg-config file.
+# make install: programs, library, headers, the CMake package flux2 and a pkg-config file. The component "library" is all
+# that is not for the programs.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS flux2-cli RUNTIME)
 if(FLUX2_BUILD_CONVERT)
     install(TARGETS flux2-convert RUNTIME)
 endif()
-install(TARGETS flux2 EXPORT flux2-targets ARCHIVE LIBRARY RUNTIME)
+install(TARGETS flux2 EXPORT flux2-targets
+    ARCHIVE COMPONENT library LIBRARY COMPONENT library RUNTIME COMPONENT library)
 install(DIRECTORY ${FLUX2_RECORDED}/klein/ DESTINATION ${CMAKE_INSTALL_DATADIR}/flux2/selftest)
 install(DIRECTORY models/tiny/ DESTINATION ${CMAKE_INSTALL_DATADIR}/flux2/models/tiny FILES_MATCHING PATTERN "*.gguf")
-install(DIRECTORY flux2/include/flux2 DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT flux2-targets NAMESPACE flux2:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/flux2)
+install(DIRECTORY flux2/include/flux2 DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library)
+install(EXPORT flux2-targets NAMESPACE flux2:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/flux2 COMPONENT library)
 
 configure_package_config_file(cmake/flux2-config.cmake.in ${CMAKE_BINARY_DIR}/flux2-config.cmake
     INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/flux2)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/flux2-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/flux2-config.cmake ${CMAKE_BINARY_DIR}/flux2-config-version.cmake
-    DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/flux2)
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/flux2 COMPONENT library)
 
-# What a static link of ggml and of ours needs. The prefix is known only at install time, so the file is made then.
-set(FLUX2_PC_LIBS_PRIVATE "-lutf8proc -lggml -lggml-cpu -lggml-base -lstdc++ -lm -lpthread")
-if(GGML_OPENMP_ENABLED)
-    string(APPEND FLUX2_PC_LIBS_PRIVATE " ${OpenMP_CXX_FLAGS}")
+# What a link of the static library needs; a shared one brings it along. The prefix is known only at install time, so the
+# file is made then.
+if(FLUX2_SHARED)
+    set(FLUX2_PC_CFLAGS " -DFLUX2_SHARED")
+else()
+    set(FLUX2_PC_LIBS_PRIVATE "-lutf8proc -lggml -lggml-cpu -lggml-base -lstdc++ -lm -lpthread")
+    if(GGML_OPENMP_ENABLED)
+        string(APPEND FLUX2_PC_LIBS_PRIVATE " ${OpenMP_CXX_FLAGS}")
+    endif()
 endif()
 configure_file(cmake/flux2.pc.in ${CMAKE_BINARY_DIR}/flux2.pc.in @ONLY)
 install(CODE "
     file(READ \"${CMAKE_BINARY_DIR}/flux2.pc.in\" text)
     string(REPLACE \"${CMAKE_INSTALL_PREFIX}\" \"\${CMAKE_INSTALL_PREFIX}\" text \"\${text}\")
-    file(WRITE \"${CMAKE_BINARY_DIR}/flux2.pc\" \"\${text}\")")
-install(FILES ${CMAKE_BINARY_DIR}/flux2.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+    file(WRITE \"${CMAKE_BINARY_DIR}/flux2.pc\" \"\${text}\")" COMPONENT library)
+install(FILES ${CMAKE_BINARY_DIR}/flux2.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)

@@ -1,8 +1,12 @@
-#include <flux2/error.hpp>
-#include <flux2/version.hpp>
+#include <flux2/flux2.hpp>
 #include <iostream>
 
 int main() {
     std::cout << flux2::version() << "\n";
-    return flux2::exit_code(flux2::ErrorKind::bad_file) == 3 ? 0 : 1;
+    try {
+        flux2::find_model("/no/such/folder");
+    } catch (const flux2::Error& error) {
+        return flux2::exit_code(error.kind()) == 3 ? 0 : 1;
+    }
+    return 1;
 }
