@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the build cannot say about includes: who may include which of our layers is in the CMake files (cmake/layers.cmake), and
+# What the build cannot say about our layers. Who may include which of our layers is in the CMake files (cmake/layers.cmake), and
 # a forbidden include does not compile.
 set -u
 cd "$(dirname "$0")/.."
@@ -11,5 +11,12 @@ found+=$(grep -rnE '^#include' flux2/include | grep -vE '#include <(flux2/[a-z_]
 found+=$(grep -rnE '^#include "\.\.?/' flux2 convert examples tests --include='*.[ch]pp' --include='*.cu' --include='*.cuh')
 if [ -n "$found" ]; then
     printf 'These includes do not belong there:\n%s\n' "$found" >&2
+    exit 1
+fi
+# The library names settings (flux2/setting.hpp), never the options of a program: in texts and comments there is no --name and
+# no -m FOLDER.
+found=$(grep -rnE '("|//).*(--[a-z]|-[a-zA-Z] [A-Z]{2})' flux2 --include='*.h' --include='*.[ch]pp' --include='*.cu' --include='*.cuh')
+if [ -n "$found" ]; then
+    printf 'The library names options of a program here; name a Setting:\n%s\n' "$found" >&2
     exit 1
 fi

@@ -74,6 +74,12 @@ cxxopts::Options describe_options() {
     return options;
 }
 
+// The option for what messages of the library name. Only this one is both ours and named by the
+// layers that the converter uses.
+const char* option_of(Setting setting) {
+    return setting == Setting::variant ? "--variant" : to_string(setting);
+}
+
 std::vector<int64_t> parse_layers(const std::string& text) {
     std::vector<int64_t> layers;
     for (size_t begin = 0; begin <= text.size();) {
@@ -214,7 +220,8 @@ std::vector<Plan> make_plans(const std::vector<Checkpoint>& checkpoints,
     std::vector<Plan> plans;
     for (size_t i = 0; i < checkpoints.size(); ++i) {
         plans.push_back(make_plan(checkpoints[i], outputs[i], options));
-        std::cout << checkpoints[i].file() << ": " << plans.back().summary << std::endl;
+        std::cout << checkpoints[i].file() << ": " << worded(plans.back().summary, option_of)
+                  << std::endl;
         if (!plans.back().type_summary.empty()) {
             std::cout << plans.back().type_summary << std::endl;
         }
@@ -286,5 +293,6 @@ int main(int argc, char** argv) {
     std::signal(SIGINT, flux2::convert::request_cancel);
     std::signal(SIGTERM, flux2::convert::request_cancel);
     return flux2::guarded_main<cxxopts::exceptions::exception>(
-        "flux2-convert", [&] { return flux2::convert::main_checked(argc, argv); });
+        "flux2-convert", flux2::convert::option_of,
+        [&] { return flux2::convert::main_checked(argc, argv); });
 }

@@ -111,7 +111,8 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace flux2
 
 int main(int argc, char** argv) {
-    return flux2::guarded_main<std::invalid_argument>("flux2-quality", [&] {
+    const auto plain = [](flux2::Setting setting) { return flux2::to_string(setting); };
+    return flux2::guarded_main<std::invalid_argument>("flux2-quality", plain, [&] {
         return flux2::run({argv + 1, argv + argc});
     });
 }

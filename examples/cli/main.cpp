@@ -9,6 +9,7 @@
 #include "commands/inspect.hpp"
 #include "commands/plan.hpp"
 #include "common/cancel.hpp"
+#include "common/options.hpp"
 #include "measure/bench.hpp"
 #include "verify/selftest.hpp"
 
@@ -92,10 +93,10 @@ int main(int argc, char** argv) {
     flux2::cli::end_on_signals();
     flux2::set_log([](flux2::LogLevel level, const std::string& line) {
         if (level >= flux2::LogLevel::warning) {
-            std::cerr << "flux2: " << (level == flux2::LogLevel::warning ? "warning: " : "") << line
-                      << std::endl;
+            std::cerr << "flux2: " << (level == flux2::LogLevel::warning ? "warning: " : "")
+                      << flux2::cli::in_options(line) << std::endl;
         }
     });
     return flux2::guarded_main<cxxopts::exceptions::exception>(
-        "flux2", [&] { return flux2::cli::run(argc, argv); });
+        "flux2", flux2::cli::option_of, [&] { return flux2::cli::run(argc, argv); });
 }

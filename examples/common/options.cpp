@@ -244,6 +244,40 @@ void check_no_leftovers(const cxxopts::ParseResult& args) {
           "options");
 }
 
+const char* option_of(Setting setting) {
+    switch (setting) {
+        case Setting::transformer:
+            return "--diffusion-model";
+        case Setting::text_encoder:
+            return "--llm";
+        case Setting::vae:
+            return "--vae";
+        case Setting::taesd:
+            return "--taesd";
+        case Setting::folder:
+            return "-m";
+        case Setting::device:
+            return "--device";
+        case Setting::type:
+            return "--type";
+        case Setting::variant:
+            return "--variant";
+        case Setting::cache_folder:
+            return "--no-cache";  // named where it should be left empty
+        case Setting::fit_size:
+            return "--fit";
+        case Setting::alpha:
+            return "--alpha";
+        case Setting::tokenizer:
+            return "--tokenizer";
+    }
+    return to_string(setting);
+}
+
+std::string in_options(const std::string& text) {
+    return worded(text, option_of);
+}
+
 std::vector<float> parse_floats(const std::string& text) {
     check(!text.empty(), ErrorKind::bad_argument,
           "an empty list of noise levels; use numbers such as 1,0.9,0.7,0");

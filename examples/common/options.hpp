@@ -55,6 +55,11 @@ void read_generate_options(const cxxopts::ParseResult& args, GenerateOptions& op
 // Refuses words that no option took: a forgotten quote around the prompt, mostly.
 void check_no_leftovers(const cxxopts::ParseResult& args);
 
+// The option for what messages of the library name; of flux2-convert for what is set there.
+const char* option_of(Setting setting);
+// A text of the library for who types options.
+std::string in_options(const std::string& text);
+
 // "1,0.9,0.7,0"
 std::vector<float> parse_floats(const std::string& text);
 // Throws bad_argument.

@@ -8,6 +8,9 @@
 
 namespace flux2 {
 
+// As messages name it: "`type`". worded() finds it there again.
+std::ostream& operator<<(std::ostream& out, Setting setting);
+
 // Joins the parts as operator<< prints them.
 template <typename... Parts>
 std::string concat(const Parts&... parts) {

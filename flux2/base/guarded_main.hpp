@@ -8,14 +8,16 @@
 #include <filesystem>
 #include <iostream>
 #include <new>
+#include <string>
 
 namespace flux2 {
 
 // Runs the program's body and returns its exit code: that of a full disk when what it printed did
-// not arrive. UsageError is what the argument parser throws.
+// not arrive. UsageError is what the argument parser throws; `wording` is what the program calls
+// settings.
 template <typename UsageError, typename Body>
-int guarded_main(const char* program, const Body& body) {
-    const auto report = [&](ErrorKind kind, const char* message) {
+int guarded_main(const char* program, const SettingWording& wording, const Body& body) {
+    const auto report = [&](ErrorKind kind, const std::string& message) {
         std::cerr << program << ": " << message << std::endl;
         return exit_code(kind);
     };
@@ -26,7 +28,7 @@ int guarded_main(const char* program, const Body& body) {
               "standard output cannot be written to; make room on its disk");
         return code;
     } catch (const Error& error) {
-        return report(error.kind(), error.what());
+        return report(error.kind(), error.message(wording));
     } catch (const UsageError& error) {
         return report(ErrorKind::bad_argument, error.what());
     } catch (const std::filesystem::filesystem_error& error) {

@@ -5,7 +5,7 @@
 
 namespace flux2 {
 
-// The whole text as a value of what `name` names ("--steps"). Throw bad_argument: its name, what
+// The whole text as a value of what `name` names ("steps"). Throw bad_argument: its name, what
 // was found and what is expected.
 int parse_int(const std::string& name, const std::string& text);
 float parse_float(const std::string& name, const std::string& text);

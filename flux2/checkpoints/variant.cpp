@@ -125,9 +125,9 @@ VariantChoice decide_variant(const Checkpoint& checkpoint, const TransformerSize
           checkpoint.file(),
           sizes.guidance ? " has a guidance input, so it is dev"
                          : " has no guidance input, so it is not dev",
-          "; leave out --variant or choose another");
+          "; leave out ", Setting::variant, " or choose another");
     if (option) {
-        return {*option, "given by --variant"};
+        return {*option, concat("given by ", Setting::variant)};
     }
     if (sizes.guidance) {
         return {Variant::dev, "the transformer has a guidance input"};
@@ -146,7 +146,8 @@ VariantChoice decide_variant(const Checkpoint& checkpoint, const TransformerSize
     if (auto choice = from_names(path)) {
         return *choice;
     }
-    return {Variant::klein, "nothing says otherwise; --variant base or kv overrides"};
+    return {Variant::klein,
+            concat("nothing says otherwise; ", Setting::variant, " base or kv overrides")};
 }
 
 SamplingDefaults sampling_defaults(Variant variant) {

@@ -140,7 +140,7 @@ TensorBuffer Backend::allocate(std::span<ggml_tensor* const> tensors,
     result.buffer.reset(ggml_backend_buft_alloc_buffer(type, allocated));
     check(result.buffer != nullptr, ErrorKind::out_of_memory, what, " takes ", bytes / 1000000,
           " MB, which do not fit into the memory of ", ggml_backend_buft_name(type),
-          "; use a smaller --type or a smaller picture");
+          "; use a smaller ", Setting::type, " or a smaller picture");
     auto* base = static_cast<std::byte*>(ggml_backend_buffer_get_base(result.buffer.get()));
     for (size_t i = 0; i < tensors.size(); ++i) {
         if (measures_only()) {

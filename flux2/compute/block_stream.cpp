@@ -42,7 +42,7 @@ void BlockStream::allocate() {
     }
     ram_.reset(ggml_backend_buft_alloc_buffer(backend_.upload_buffer_type(), ram_bytes_));
     check(ram_ != nullptr, ErrorKind::out_of_memory, file_, ": ", ram_bytes_ / 1000000,
-          " MB of weights do not fit into RAM; use a smaller type");
+          " MB of weights do not fit into RAM; use a smaller ", Setting::type);
     queue_ = backend_.make_upload_queue();
 }
 

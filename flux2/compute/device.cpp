@@ -23,7 +23,7 @@ ggml_backend_ptr Device::start() const {
 ggml_backend_ptr Device::start_queue() const {
     ggml_backend_ptr backend(ggml_backend_dev_init(device_, nullptr));
     check(backend != nullptr, ErrorKind::backend, "the device ", name(),
-          " could not be started; check its driver, or use --device CPU");
+          " could not be started; check its driver, or use ", Setting::device, " CPU");
     return backend;
 }
 

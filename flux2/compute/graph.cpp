@@ -76,7 +76,7 @@ void Graph::finish(ggml_tensor* output) {
     } else {
         check(ggml_backend_sched_alloc_graph(scheduler_.get(), graph_), ErrorKind::out_of_memory,
               "the computation does not fit into the memory of ", backend_.name(),
-              "; make a smaller picture or use another --device");
+              "; make a smaller picture or use another ", Setting::device);
         memory_ = allocated();
     }
     if (backend_.is_cpu()) {

@@ -78,9 +78,9 @@ Image to_rgb(const Pixels& pixels, const std::string& file, Alpha alpha) {
         }
     }
     if (alpha == Alpha::drop && !opaque) {
-        log(LogLevel::warning, file +
-                                   ": has transparent pixels, whose hidden colours now show; "
-                                   "--alpha white puts white behind them");
+        log(LogLevel::warning,
+            concat(file, ": has transparent pixels, whose hidden colours now show; ",
+                   Setting::alpha, " white puts white behind them"));
     }
     return image;
 }

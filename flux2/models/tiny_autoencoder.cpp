@@ -207,7 +207,8 @@ HostTensor TinyAutoencoder::compute(bool decoding, const HostTensor& input) {
 HostTensor TinyAutoencoder::encode(const HostTensor& pixels) {
     check(sizes_.has_encoder, ErrorKind::bad_file, weights_.file(),
           ": holds the decoder alone and cannot encode pictures; use a file with both halves, or "
-          "add the autoencoder with --vae FILE");
+          "add the autoencoder with ",
+          Setting::vae, " FILE");
     check(pixels.ne[0] % 16 == 0 && pixels.ne[1] % 16 == 0 && pixels.ne[2] == 3,
           ErrorKind::bad_argument, "a picture of ", pixels.ne[0], "x", pixels.ne[1],
           " cannot be encoded; its sides must be multiples of 16");

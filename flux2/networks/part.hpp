@@ -1,6 +1,8 @@
 // The parts of a model: four networks, each in a file of its own or several in one.
 #pragma once
 
+#include <flux2/setting.hpp>
+
 #include <array>
 
 namespace flux2 {
@@ -14,6 +16,7 @@ inline constexpr std::array kAllParts = {Part::transformer, Part::text_encoder, 
 struct PartFacts {
     const char* name;       // for people
     const char* file_name;  // of a converted file in a folder of its own
+    Setting setting;        // that names its file
     bool has_blocks;        // many equal blocks, whose weights can take turns on a device
     bool makes_latents;     // and pictures of them
 };

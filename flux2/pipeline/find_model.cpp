@@ -98,20 +98,6 @@ Contents read_folder(const fs::path& folder) {
     return contents;
 }
 
-const char* option_of(Part part) {
-    switch (part) {
-        case Part::transformer:
-            return "--diffusion-model";
-        case Part::text_encoder:
-            return "--llm";
-        case Part::vae:
-            return "--vae";
-        case Part::tiny_autoencoder:
-            return "--taesd";
-    }
-    fail(ErrorKind::internal, "unknown part");
-}
-
 using Candidates = std::vector<const FileInfo*>;
 using Rank = std::array<int, 4>;  // compared from the first on; the smallest is best
 
@@ -161,7 +147,7 @@ const FileInfo* choose(const Contents& contents, Part part, Candidates parts,
     if (parts.size() > 1 && rank(*parts[0]) == rank(*parts[1])) {
         fail(ErrorKind::bad_file, contents.folder.string(), ": ", label(contents, *parts[0]),
              " and ", label(contents, *parts[1]), " would do equally well; choose one with ",
-             option_of(part), " FILE");
+             facts_of(part).setting, " FILE");
     }
     return parts.front();
 }
@@ -186,8 +172,8 @@ int n_unserved(const Contents& contents, const FileInfo& transformer) {
                           relative_name(contents, part->path), ")");
     }
     fail(ErrorKind::bad_file, contents.folder.string(), ": holds no transformer of variant ",
-         variant, ", only ", present, "; to run one as ", variant,
-         " all the same, give it with --diffusion-model FILE");
+         variant, ", only ", present, "; to run one as ", variant, " all the same, give it with ",
+         Setting::transformer, " FILE");
 }
 
 // Any variant serves when none is named; then the distilled ones come first.
@@ -261,7 +247,7 @@ void replace_parts(Contents& contents, Part part, const fs::path& given) {
     }
     FileInfo info = describe(Checkpoint::open(given, part));
     check(is(info, part), ErrorKind::bad_file, given.string(), ": is of kind ", info.part, "; ",
-          option_of(part), " takes the ", to_string(part));
+          facts_of(part).setting, " takes the ", to_string(part));
     std::erase_if(contents.parts, [&](const FileInfo& other) { return is(other, part); });
     contents.parts.push_back(std::move(info));
 }
@@ -272,7 +258,8 @@ void check_folder(const fs::path& folder) {
         fs::exists(folder, ignored), ErrorKind::bad_file, folder.string(),
         ": no such folder; one with a transformer, a text encoder and an autoencoder is expected");
     check(fs::is_directory(folder, ignored), ErrorKind::bad_argument, folder.string(),
-          ": is a file, not a folder of model files; give a transformer with --diffusion-model");
+          ": is a file, not a folder of model files; give a transformer with ",
+          Setting::transformer);
 }
 
 }  // namespace

@@ -9,15 +9,14 @@
 namespace flux2 {
 namespace {
 
-std::optional<Checkpoint> open_part(const std::filesystem::path& path, Part expected,
-                                    const char* option) {
+std::optional<Checkpoint> open_part(const std::filesystem::path& path, Part expected) {
     if (path.empty()) {
         return std::nullopt;
     }
     Checkpoint checkpoint = Checkpoint::open(path, expected);
     check(checkpoint.part() == expected, ErrorKind::bad_file, checkpoint.file(),
-          ": is of the kind ", to_string(checkpoint.part()), ", but ", option, " takes the ",
-          to_string(expected));
+          ": is of the kind ", to_string(checkpoint.part()), ", but ", facts_of(expected).setting,
+          " takes the ", to_string(expected));
     return checkpoint;
 }
 
@@ -41,12 +40,12 @@ void check_fit(const FileInfo& transformer, const std::optional<Checkpoint>& par
 Model open_model(const ModelFiles& files, const std::string& variant) {
     const auto wanted =
         variant.empty() ? std::nullopt : std::optional<Variant>(parse_variant(variant));
-    auto transformer = open_part(files.transformer, Part::transformer, "--diffusion-model");
-    auto text_encoder = open_part(files.text_encoder, Part::text_encoder, "--llm");
-    auto vae = open_part(files.vae, Part::vae, "--vae");
-    auto tiny = open_part(files.taesd, Part::tiny_autoencoder, "--taesd");
-    check(transformer.has_value(), ErrorKind::bad_file,
-          "no transformer: add --diffusion-model FILE, or -m FOLDER with one in it");
+    auto transformer = open_part(files.transformer, Part::transformer);
+    auto text_encoder = open_part(files.text_encoder, Part::text_encoder);
+    auto vae = open_part(files.vae, Part::vae);
+    auto tiny = open_part(files.taesd, Part::tiny_autoencoder);
+    check(transformer.has_value(), ErrorKind::bad_file, "no transformer: add ",
+          Setting::transformer, " FILE, or ", Setting::folder, " FOLDER with one in it");
     look_in_file(text_encoder, Part::text_encoder, *transformer);
     look_in_file(vae, Part::vae, *transformer);
     const FileInfo info = describe(*transformer, wanted);
@@ -55,8 +54,9 @@ Model open_model(const ModelFiles& files, const std::string& variant) {
     check_fit(info, tiny);
     const bool tiny_decodes = tiny && !files.taesd_preview_only;
     check(vae || tiny_decodes, ErrorKind::bad_file,
-          tiny ? "--taesd is for previews only and there is " : "",
-          "no autoencoder: add --vae FILE (ae.safetensors of FLUX.2, or a GGUF made from it)");
+          tiny ? concat(Setting::taesd, " is for previews only and there is ") : "",
+          "no autoencoder: add ", Setting::vae,
+          " FILE (ae.safetensors of FLUX.2, or a GGUF made from it)");
     const TransformerSizes sizes = read_transformer_sizes(*transformer);
     const VariantChoice choice = decide_variant(*transformer, sizes, wanted);
     const SamplingDefaults defaults = sampling_defaults(*transformer, choice.variant);

@@ -168,11 +168,13 @@ void describe_vae(FileInfo& info, const VaeSizes& sizes) {
 
 void describe_tiny(FileInfo& info, const TinyAutoencoderSizes& sizes) {
     info.name = "TAEF2, the tiny autoencoder of FLUX.2";
-    info.partners = "every FLUX.2 transformer, for previews and fast, rough pictures (--taesd)";
+    info.partners = concat("every FLUX.2 transformer, for previews and fast, rough pictures (",
+                           Setting::taesd, ")");
     info.latent_channels = 4 * sizes.latent_channels;
     if (!sizes.has_encoder) {
         info.notes.push_back(
-            "holds the decoder alone: pictures to edit or to start from need --vae FILE beside it");
+            concat("holds the decoder alone: pictures to edit or to start from need ", Setting::vae,
+                   " FILE beside it"));
     }
 }
 

@@ -127,12 +127,12 @@ std::string tokenizer_advice(const Checkpoint& text_encoder) {
     const TextEncoderSizes sizes = read_text_encoder_sizes(text_encoder);
     const char* origin = nearest_family(sizes.family, sizes.hidden).tokenizer_origin;
     if (text_encoder.source().format() == FileFormat::gguf) {
-        return concat("convert it again with --tokenizer tokenizer.json, that of ", origin,
-                      " on Hugging Face");
+        return concat("convert it again with flux2-convert ", Setting::tokenizer,
+                      " tokenizer.json, that of ", origin, " on Hugging Face");
     }
     return concat("put tokenizer.json of ", origin,
-                  " on Hugging Face into the same folder, or make a GGUF with flux2-convert "
-                  "--tokenizer tokenizer.json");
+                  " on Hugging Face into the same folder, or make a GGUF with flux2-convert ",
+                  Setting::tokenizer, " tokenizer.json");
 }
 
 PromptFeatures encode_prompt_features(const Tokenizer& tokenizer, TextEncoder& encoder,

@@ -39,7 +39,7 @@ int checked_side(const char* name, int side, bool fit) {
     }
     const NearestSides nearest = nearest_sides(side);
     check(fit, ErrorKind::bad_argument, name, " of ", side, " pixels is no multiple of 16; use ",
-          nearest.below, " or ", nearest.above, ", or --fit to round");
+          nearest.below, " or ", nearest.above, ", or ", Setting::fit_size, " to round");
     return side - nearest.below < nearest.above - side ? nearest.below : nearest.above;
 }
 
@@ -204,8 +204,8 @@ void resolve_pictures(const Request& request, const Model& model, Job& job) {
     check(can_encode || (request.references.empty() && !request.init), ErrorKind::bad_file,
           "references and pictures to start from must be encoded, and ",
           can_encode ? "" : model.tiny->file(),
-          " holds the decoder alone; add the autoencoder with --vae FILE, or give a TAEF2 file "
-          "with both halves");
+          " holds the decoder alone; add the autoencoder with ", Setting::vae,
+          " FILE, or give a TAEF2 file with both halves");
     for (const Image& reference : request.references) {
         job.references.push_back(fitted_size(reference, max_reference_pixels(request)));
     }
@@ -275,7 +275,7 @@ Job resolve(const Request& request, const Model& model) {
         resolve_features(request, model, job);
     }
     check(model.text_encoder.has_value() || job.features, ErrorKind::bad_file,
-          "no text encoder: add --llm FILE (", families_in_words(), ")");
+          "no text encoder: add ", Setting::text_encoder, " FILE (", families_in_words(), ")");
     return job;
 }
 

@@ -134,8 +134,9 @@ void TensorCache::store(const std::string& key, const HostTensor& tensor,
         }
         write_safetensors(file_of(full_key), tensors);
     } catch (const std::exception& error) {
-        log(LogLevel::warning, concat("nothing is kept in the cache ", folder_.string(), ": ",
-                                      error.what(), "; --no-cache does without it"));
+        log(LogLevel::warning,
+            concat("nothing is kept in the cache ", folder_.string(), ": ", error.what(),
+                   "; switch it off with ", Setting::cache_folder));
     }
 }
 

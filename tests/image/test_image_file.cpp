@@ -171,7 +171,7 @@ TEST_CASE("dropped transparency is reported once, and only where there is some")
     const auto lines = reported(png(2, 1, 8, rgb_alpha, bytes({0, 1, 2, 3, 254, 4, 5, 6, 0})));
     REQUIRE(lines.size() == 1);
     CHECK(lines[0].find("test.png") != std::string::npos);
-    CHECK(lines[0].find("--alpha white") != std::string::npos);
+    CHECK(lines[0].find("`alpha` white") != std::string::npos);
     CHECK(reported(png(1, 1, 8, grey_alpha, bytes({0, 77, 3}))).size() == 1);
 
     CHECK(reported(png(2, 1, 8, rgb_alpha, bytes({0, 1, 2, 3, 255, 4, 5, 6, 255}))).empty());

@@ -312,7 +312,7 @@ TEST_CASE("pictures and latents of impossible sizes are refused, and a lone deco
     with_network(write_tiny(folder, bare), false, [](TinyAutoencoder& tiny) {
         const auto error = test::error_of([&] { tiny.encode(HostTensor({32, 32, 3, 1})); });
         CHECK(error.kind == ErrorKind::bad_file);
-        CHECK(error.mentions("--vae"));
+        CHECK(error.mentions("`vae` FILE"));
     });
 }
 
@@ -326,10 +326,12 @@ TEST_CASE("flux2 info explains it, flux2-convert makes a GGUF of it that decodes
     CHECK(info.name.find("TAEF2") == 0);
     CHECK(info.latent_channels == 128);
     REQUIRE(info.notes.size() == 1);
-    CHECK(info.notes[0].find("--vae") != std::string::npos);
+    CHECK(info.notes[0].find("`vae` FILE") != std::string::npos);
     const auto said = test::flux2_program({"info", file.string()});
     CHECK(said.exit_code == 0);
     CHECK(said.out.find("--taesd " + file.string()) != std::string::npos);
+    CHECK(said.out.find("rough pictures (--taesd)") != std::string::npos);
+    CHECK(said.out.find("need --vae FILE beside it") != std::string::npos);
 
     const HostTensor latents = test::some_picture(2, 2, 4 * kLatent, 4.0f);
     const Planes expected = plain_decode(latents);
@@ -440,7 +442,7 @@ TEST_CASE("for previews only it leaves the picture as the autoencoder makes it")
     files.vae.clear();
     const auto error = test::error_of([&] { Pipeline::load(files, on_cpu()); });
     CHECK(error.kind == ErrorKind::bad_file);
-    CHECK(error.mentions("--vae"));
+    CHECK(error.mentions("`vae` FILE"));
 }
 
 TEST_CASE("references are encoded by it when both halves and no autoencoder are there") {
@@ -453,7 +455,7 @@ TEST_CASE("references are encoded by it when both halves and no autoencoder are 
         [&] { draw(klein_with(write_tiny(folder, bare, "d.safetensors")), request); });
     CHECK(error.kind == ErrorKind::bad_file);
     CHECK(error.mentions("d.safetensors"));
-    CHECK(error.mentions("--vae"));
+    CHECK(error.mentions("`vae` FILE"));
     // With an autoencoder beside it, that one encodes.
     ModelFiles files = klein_with(folder / "d.safetensors");
     files.vae = test::fixture("klein/vae.safetensors");

@@ -450,20 +450,20 @@ TEST_CASE("a part that does not fit is left out with a warning") {
     CHECK(contains(log.warnings, "gives 192"));
 }
 
-TEST_CASE("two that nothing tells apart are refused with the option that chooses") {
+TEST_CASE("two that nothing tells apart are refused with the setting that chooses") {
     const TemporaryFolder folder;
     write_three(folder.path());
-    for (const auto& [part, file, option] :
-         {std::tuple{"flux2", "klein.gguf", "--diffusion-model FILE"},
-          {"text_encoder", "qwen3.gguf", "--llm FILE"},
-          {"vae", "vae.gguf", "--vae FILE"}}) {
+    for (const auto& [part, file, setting] :
+         {std::tuple{"flux2", "klein.gguf", "`transformer` FILE"},
+          {"text_encoder", "qwen3.gguf", "`text_encoder` FILE"},
+          {"vae", "vae.gguf", "`vae` FILE"}}) {
         CAPTURE(part);
         write_part(folder / "other.gguf", part);
         const auto error = find_error(folder.path());
         CHECK(error.kind == ErrorKind::bad_file);
         CHECK(error.mentions("other.gguf ("));
         CHECK(error.mentions(std::string(file) + " ("));
-        CHECK(error.mentions(option));
+        CHECK(error.mentions(setting));
     }
 }
 
@@ -480,7 +480,7 @@ TEST_CASE("a part that is given is not looked for") {
     CHECK(found.files.vae == folder / "vae.gguf");
     const auto wrong = find_error(folder.path(), "", {folder / "vae.gguf", {}, {}});
     CHECK(wrong.kind == ErrorKind::bad_file);
-    CHECK(wrong.mentions("--diffusion-model takes the transformer"));
+    CHECK(wrong.mentions("`transformer` takes the transformer"));
 }
 
 TEST_CASE("hidden files and files of other models are passed over") {
@@ -551,7 +551,7 @@ TEST_CASE("a missing folder, an empty one and a file in its place are told apart
     CHECK(empty.mentions("a text encoder and an autoencoder are expected"));
     const auto file = find_error(write_part(folder / "klein.gguf", "flux2"));
     CHECK(file.kind == ErrorKind::bad_argument);
-    CHECK(file.mentions("--diffusion-model"));
+    CHECK(file.mentions("`transformer`"));
 }
 
 // ---- flux2 info ----

@@ -86,7 +86,7 @@ TEST_CASE("a converted file without tokenizer refuses prompts in words") {
     const Checkpoint gguf = Checkpoint::open(folder / "x.gguf");
     const auto error = test::error_of([&] { load_tokenizer(gguf); });
     CHECK(error.kind == ErrorKind::bad_file);
-    CHECK(error.mentions("--tokenizer"));
+    CHECK(error.mentions("flux2-convert `tokenizer` tokenizer.json"));
 }
 
 // ---- dev's Mistral ----

@@ -203,7 +203,7 @@ TEST_CASE("a prompt needs a text encoder") {
     r.embeds_file.clear();
     const auto error = test::error_of([&] { resolve(r, open("klein")); });
     CHECK(error.kind == ErrorKind::bad_file);
-    CHECK(error.mentions("--llm"));
+    CHECK(error.mentions("add `text_encoder` FILE"));
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ void save_preview(const fs::path& file, const Image& preview) {
 int run(const GenerateOptions& o) {
     Display display(o.style, o.verbose);
     const ScopedLog log_to_display(
-        [&](LogLevel level, const std::string& line) { display.message(level, line); });
+        [&](LogLevel level, const std::string& line) { display.message(level, in_options(line)); });
     check_outputs(o);
     if (!o.prompt && o.prompt_file.empty()) {
         check(stdin_is_terminal() && o.style != OutputStyle::json, ErrorKind::bad_argument,
@@ -148,7 +148,7 @@ int telling_errors(int argc, char** argv, const Body& body) {
     cancel_on_signals();
     const bool json = std::any_of(
         argv, argv + argc, [](const char* argument) { return argument == std::string("--json"); });
-    const auto tell = [&](ErrorKind kind, const char* line) {
+    const auto tell = [&](ErrorKind kind, const std::string& line) {
         if (json) {
             Display(OutputStyle::json, false).error(exit_code(kind), line);
         }
@@ -156,7 +156,7 @@ int telling_errors(int argc, char** argv, const Body& body) {
     try {
         return body();
     } catch (const Error& error) {
-        tell(error.kind(), error.what());
+        tell(error.kind(), error.message(option_of));
         throw;
     } catch (const cxxopts::exceptions::exception& error) {
         tell(ErrorKind::bad_argument, error.what());

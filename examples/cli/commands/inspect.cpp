@@ -1,6 +1,7 @@
 #include "commands/inspect.hpp"
 
 #include <flux2/flux2.hpp>
+#include "common/options.hpp"
 
 #include <cxxopts.hpp>
 #include <nlohmann/json.hpp>
@@ -196,10 +197,20 @@ nlohmann::json to_json(const FileInfo& file) {
     return json;
 }
 
+// What the library says of it, for who types options.
+void word(FileInfo& file) {
+    file.partners = in_options(file.partners);
+    file.variant_reason = in_options(file.variant_reason);
+    for (std::string& note : file.notes) {
+        note = in_options(note);
+    }
+}
+
 // Returns the parts that the file holds.
 std::vector<FileInfo> add_file(Findings& findings, const fs::path& path, bool as_json) {
     std::vector<FileInfo> parts = inspect_parts(path);
-    for (const FileInfo& file : parts) {
+    for (FileInfo& file : parts) {
+        word(file);
         findings.files.push_back(file);
         findings.listed.push_back(to_json(file));
         if (!as_json) {
@@ -264,9 +275,10 @@ void add_argument(Findings& findings, const fs::path& path, bool as_json) {
             throw;
         }
         findings.exit_code = exit_code(error.kind());
-        findings.listed.push_back({{"path", path.string()}, {"error", error.what()}});
+        const std::string message = error.message(option_of);
+        findings.listed.push_back({{"path", path.string()}, {"error", message}});
         std::cout.flush();
-        std::cerr << "flux2: " << error.what() << std::endl;
+        std::cerr << "flux2: " << message << std::endl;
     }
 }
 

@@ -205,7 +205,7 @@ int run_session(const GenerateOptions& options, Display& display) {
                 break;
             }
         } catch (const Error& error) {
-            std::cerr << "flux2: " << error.what() << std::endl;
+            std::cerr << "flux2: " << error.message(option_of) << std::endl;
         }
     }
     return 0;

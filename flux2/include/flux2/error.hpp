@@ -2,6 +2,7 @@
 #pragma once
 
 #include <flux2/export.h>
+#include <flux2/setting.hpp>
 
 #include <stdexcept>
 #include <string>
@@ -9,7 +10,7 @@
 namespace flux2 {
 
 enum class ErrorKind {
-    bad_argument,   // an option or a value that cannot work
+    bad_argument,   // a setting or a value that cannot work
     bad_file,       // missing, unreadable, broken, or not fitting the others
     unsupported,    // a valid file or feature this version does not handle
     out_of_memory,  // host or device memory
@@ -24,6 +25,8 @@ class FLUX2_THROWN Error : public std::runtime_error {
   public:
     Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
     ErrorKind kind() const { return kind_; }
+    // what() with the settings it names in the program's words.
+    std::string message(const SettingWording& wording) const { return worded(what(), wording); }
 
   private:
     ErrorKind kind_;
