@@ -1,10 +1,10 @@
 #include "type_choice.hpp"
 
 #include "base/check.hpp"
+#include "base/letter_case.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <string_view>
 
 namespace flux2::convert {
@@ -32,14 +32,8 @@ const TensorType* find_bare(const std::string& name) {
     return found == kBareNames.end() ? nullptr : &found->second;
 }
 
-std::string upper(std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    return text;
-}
-
 const FileType* find_file_type(const std::string& name) {
-    const std::string known = upper(name) + (find_bare(upper(name)) != nullptr ? "_M" : "");
+    const std::string known = to_upper(name) + (find_bare(to_upper(name)) != nullptr ? "_M" : "");
     const auto* found = std::find_if(kFileTypes.begin(), kFileTypes.end(),
                                      [&](const FileType& t) { return known == t.name; });
     return found == kFileTypes.end() ? nullptr : found;
@@ -216,7 +210,7 @@ TypeOverride parse_type_override(const std::string& text) {
     const size_t equals = text.rfind('=');
     check(equals != std::string::npos && equals > 0, ErrorKind::bad_argument, "--tensor-type ",
           text, " is not of the form REGEX=TYPE, such as 'txt_in=Q8_0'");
-    const std::string name = upper(text.substr(equals + 1));
+    const std::string name = to_upper(text.substr(equals + 1));
     const TensorType* bare = find_bare(name);
     const TensorType type = bare != nullptr ? *bare : parse_file_type(name).base;
     try {

@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/letter_case.hpp"
 
 #include <algorithm>
 #include <array>
@@ -151,9 +152,7 @@ void check_output_pattern(const std::string& pattern) {
 }
 
 void check_output_file(const fs::path& path) {
-    std::string extension = path.extension().string();
-    std::transform(extension.begin(), extension.end(), extension.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string extension = to_lower(path.extension().string());
     constexpr std::array kKnown = {".png", ".jpg", ".jpeg", ".bmp"};
     check(std::find(kKnown.begin(), kKnown.end(), extension) != kKnown.end() ||
               (extension.empty() && is_stream(path)),

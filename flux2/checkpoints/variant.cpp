@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/letter_case.hpp"
 #include "formats/json_file.hpp"
 #include "networks/family.hpp"
 
@@ -106,9 +107,7 @@ Variant parse_variant(const std::string& name) {
 
 bool contains_word(const std::string& name, const std::string& word) {
     const auto is_letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
-    std::string lower = name;
-    std::transform(lower.begin(), lower.end(), lower.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string lower = to_lower(name);
     for (size_t at = lower.find(word); at != std::string::npos; at = lower.find(word, at + 1)) {
         const size_t end = at + word.size();
         if ((at == 0 || !is_letter(lower[at - 1])) &&

@@ -1,13 +1,13 @@
 #include "compute/backend.hpp"
 
 #include "base/check.hpp"
+#include "base/letter_case.hpp"
 #include "base/log.hpp"
 #include "base/system.hpp"
 
 #include <ggml-cpu.h>
 
 #include <algorithm>
-#include <cctype>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -53,9 +53,7 @@ bool is_gpu(ggml_backend_dev_t device) {
 }
 
 bool same_name(const std::string& a, const std::string& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
-        return std::tolower(x) == std::tolower(y);
-    });
+    return to_lower(a) == to_lower(b);
 }
 
 ggml_backend_dev_t choose(const std::string& name) {

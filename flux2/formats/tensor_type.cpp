@@ -1,13 +1,13 @@
 #include "formats/tensor_type.hpp"
 
 #include "base/check.hpp"
+#include "base/letter_case.hpp"
 
 #include <ggml.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -63,12 +63,6 @@ const ScaledType* find_scaled(TensorType type) {
     const auto* found = std::find_if(kScaledTypes.begin(), kScaledTypes.end(),
                                      [&](const ScaledType& s) { return s.type == type; });
     return found == kScaledTypes.end() ? nullptr : found;
-}
-
-std::string to_upper(std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    return text;
 }
 
 ggml_type to_ggml(TensorType type) {

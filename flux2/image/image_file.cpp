@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/letter_case.hpp"
 #include "base/log.hpp"
 #include "image/codec.hpp"
 #include "image/exif.hpp"
@@ -11,7 +12,6 @@
 #include "image/png_text.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
@@ -41,10 +41,7 @@ ImageFormat checked_format(Bytes bytes, const std::string& file) {
 }
 
 ImageFormat format_of_name(const fs::path& path) {
-    std::string extension = path.extension().string();
-    for (char& c : extension) {
-        c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    }
+    const std::string extension = to_lower(path.extension().string());
     if (extension == ".png" || (extension.empty() && is_stream(path))) {
         return ImageFormat::png;
     }
