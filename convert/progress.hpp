@@ -1,5 +1,7 @@
-// A progress line on the terminal: share, speed, time left. Silent when stderr is no terminal.
+// A bar on the terminal while bytes are converted. Silent when stderr is no terminal.
 #pragma once
+
+#include "base/terminal_line.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -10,9 +12,6 @@ namespace flux2::convert {
 class Progress {
   public:
     Progress(std::string label, uint64_t total_bytes);
-    ~Progress();  // clears the line
-    Progress(const Progress&) = delete;
-    Progress& operator=(const Progress&) = delete;
 
     // May be called at any rate; the line changes about ten times a second.
     void show(uint64_t done_bytes);
@@ -21,11 +20,10 @@ class Progress {
     std::string label_;
     uint64_t total_bytes_;
     std::chrono::steady_clock::time_point start_;
-    std::chrono::steady_clock::time_point shown_;
-    bool visible_;
+    TerminalLine line_;
 };
 
-// "transformer.gguf  42 %  812 MB/s  0:07 left", for `seconds` of work so far.
+// "x.gguf  [==========              ] 42 %, 812 MB/s  7.0 s left", for `seconds` of work so far.
 std::string progress_line(const std::string& label, uint64_t done_bytes, uint64_t total_bytes,
                           double seconds);
 

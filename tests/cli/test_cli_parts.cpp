@@ -232,15 +232,6 @@ TEST_CASE("a run that ends hands the log back") {
     CHECK(told == "afterwards");
 }
 
-TEST_CASE("times are short to read") {
-    CHECK(readable_seconds(0) == "0.0 s");
-    CHECK(readable_seconds(1.24) == "1.2 s");
-    CHECK(readable_seconds(59.9) == "59.9 s");
-    CHECK(readable_seconds(60) == "1:00 min");
-    CHECK(readable_seconds(185.7) == "3:05 min");
-    CHECK(readable_seconds(7200) == "120:00 min");
-}
-
 TEST_CASE("the bar grows with the share and tells the time left") {
     Step step{.stage = Stage::denoise, .what = "", .share = 0.25, .step = 1, .n_steps = 4};
     CHECK(bar_line(step, "", 5) == "denoising  [======                  ] 1/4  15.0 s left");

@@ -1,14 +1,11 @@
 #include "commands/display.hpp"
 
-#include "base/system.hpp"
+#include "base/check.hpp"
+#include "base/progress_bar.hpp"
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-#include <cmath>
-#include <iomanip>
 #include <iostream>
-#include <sstream>
 
 namespace flux2::cli {
 namespace {
@@ -41,54 +38,16 @@ double total(const Timings& t) {
 
 }  // namespace
 
-std::string readable_seconds(double seconds) {
-    std::ostringstream text;
-    if (seconds < 60) {
-        text << std::fixed << std::setprecision(1) << seconds << " s";
-    } else {
-        const auto whole = static_cast<int64_t>(seconds);
-        text << whole / 60 << ":" << std::setw(2) << std::setfill('0') << whole % 60 << " min";
-    }
-    return text.str();
-}
-
 std::string bar_line(const Step& step, const std::string& count, double seconds) {
-    constexpr int kWidth = 24;
-    std::ostringstream line;
-    if (!count.empty()) {
-        line << count << "  ";
-    }
-    line << stage_name(step);
+    const std::string label = (count.empty() ? "" : count + "  ") + stage_name(step);
     if (step.stage == Stage::load) {
-        line << " ...";
-        return line.str();
+        return label + " ...";
     }
-    const double share = std::clamp(step.share, 0.0, 1.0);
-    const int filled = static_cast<int>(std::lround(share * kWidth));
-    line << "  [" << std::string(static_cast<size_t>(filled), '=')
-         << std::string(static_cast<size_t>(kWidth - filled), ' ') << "]";
-    if (step.n_steps > 0) {
-        line << " " << step.step << "/" << step.n_steps;
-    }
-    if (share > 0) {
-        line << "  " << readable_seconds(seconds * (1 - share) / share) << " left";
-    }
-    return line.str();
+    const std::string steps = step.n_steps > 0 ? concat(step.step, "/", step.n_steps) : "";
+    return progress_bar(label, step.share, steps, seconds);
 }
 
-Display::Display(OutputStyle style, bool verbose)
-    : style_(style), verbose_(verbose), terminal_(stderr_is_terminal()) {}
-
-Display::~Display() {
-    clear_bar();
-}
-
-void Display::clear_bar() {
-    if (bar_stands_) {
-        std::cerr << "\r\033[K" << std::flush;
-        bar_stands_ = false;
-    }
-}
+Display::Display(OutputStyle style, bool verbose) : style_(style), verbose_(verbose) {}
 
 void Display::event(const nlohmann::json& event) const {
     // Prompts may hold anything; what is no UTF-8 is replaced.
@@ -102,8 +61,8 @@ void Display::step(const Step& step, const std::string& count) {
         what_ = step.what;
         stage_start_ = now;
         steps_told_ = 0;
-        last_drawn_ = {};
-        if (style_ == OutputStyle::text && !terminal_) {
+        bar_.hurry();
+        if (style_ == OutputStyle::text && !bar_.on_terminal()) {
             std::cerr << (count.empty() ? "" : count + "  ") << stage_name(step) << std::endl;
         }
     }
@@ -116,13 +75,8 @@ void Display::step(const Step& step, const std::string& count) {
                {"step", step.step},
                {"steps", step.n_steps},
                {"seconds", seconds}});
-    } else if (style_ == OutputStyle::text && terminal_) {
-        constexpr auto kBetween = std::chrono::milliseconds(100);
-        if (now - last_drawn_ >= kBetween) {
-            last_drawn_ = now;
-            std::cerr << "\r\033[K" << bar_line(step, count, seconds) << std::flush;
-            bar_stands_ = true;
-        }
+    } else if (style_ == OutputStyle::text && bar_.on_terminal()) {
+        bar_.show([&] { return bar_line(step, count, seconds); });
     } else if (style_ == OutputStyle::text) {
         plain_step(step, seconds);
     }
@@ -138,7 +92,7 @@ void Display::plain_step(const Step& step, double seconds) {
 
 void Display::picture(const std::filesystem::path& file, const Result& result,
                       const nlohmann::json& facts) {
-    clear_bar();
+    bar_.clear();
     stage_start_ = {};
     if (style_ == OutputStyle::json) {
         nlohmann::json done = facts;
@@ -186,13 +140,13 @@ void Display::tell(LogLevel level, const std::string& line) {
     if (style_ == OutputStyle::quiet && level != LogLevel::error) {
         return;
     }
-    clear_bar();
+    bar_.clear();
     std::cerr << "flux2: " << (level == LogLevel::info ? "" : level_name(level))
               << (level == LogLevel::info ? "" : ": ") << line << std::endl;
 }
 
 void Display::error(int code, const std::string& line) {
-    clear_bar();
+    bar_.clear();
     if (style_ == OutputStyle::json) {
         event({{"event", "error"}, {"code", code}, {"text", line}});
     }

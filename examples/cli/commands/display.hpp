@@ -3,6 +3,7 @@
 #pragma once
 
 #include <flux2/flux2.hpp>
+#include "base/terminal_line.hpp"
 #include "common/options.hpp"
 
 #include <nlohmann/json_fwd.hpp>
@@ -17,9 +18,6 @@ namespace flux2::cli {
 class Display {
   public:
     Display(OutputStyle style, bool verbose);
-    ~Display();  // ends a bar that stands
-    Display(const Display&) = delete;
-    Display& operator=(const Display&) = delete;
 
     // A step of the current picture. `count` is "2/10" when there are several.
     void step(const Step& step, const std::string& count);
@@ -37,25 +35,19 @@ class Display {
   private:
     void tell(LogLevel level, const std::string& line);
     void event(const nlohmann::json& event) const;
-    void clear_bar();
     void plain_step(const Step& step, double seconds);
 
     OutputStyle style_;
     bool verbose_;
-    bool terminal_;
-    bool bar_stands_ = false;
+    TerminalLine bar_;
     Stage stage_ = Stage::load;
     std::string what_;
     std::set<std::string> warned_;
     int steps_told_ = 0;
     std::chrono::steady_clock::time_point stage_start_;
-    std::chrono::steady_clock::time_point last_drawn_;
 };
 
 // "denoising  [============            ] 2/4  12.0 s left"
 std::string bar_line(const Step& step, const std::string& count, double seconds);
-
-// "1.2 s", "3:05 min"
-std::string readable_seconds(double seconds);
 
 }  // namespace flux2::cli
