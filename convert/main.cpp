@@ -6,6 +6,7 @@
 #include "base/file.hpp"
 #include "base/guarded_main.hpp"
 #include "base/parse_number.hpp"
+#include "base/picture_limits.hpp"
 #include "convert.hpp"
 #include "inputs.hpp"
 #include "progress.hpp"
@@ -102,9 +103,9 @@ DefaultOptions::Size parse_size(const std::string& text) {
         const bool number = !digits.empty() && digits.size() <= 4 &&
                             digits.find_first_not_of("0123456789") == std::string::npos;
         const int value = number ? std::stoi(digits) : 0;
-        check(value >= 64 && value <= 4096 && value % 16 == 0, ErrorKind::bad_argument,
-              "--default-size ", text,
-              " is no size such as 1024x768; sides are multiples of 16 from 64 to 4096");
+        check(is_picture_side(value), ErrorKind::bad_argument, "--default-size ", text,
+              " is no size such as 1024x768; sides are multiples of ", kPictureGrid, " from ",
+              kMinSide, " to ", kMaxSide);
         return value;
     };
     return {side(text.substr(0, x)), side(x == std::string::npos ? "" : text.substr(x + 1))};

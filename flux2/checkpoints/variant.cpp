@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/letter_case.hpp"
+#include "base/picture_limits.hpp"
 #include "formats/json_file.hpp"
 #include "networks/family.hpp"
 
@@ -167,7 +168,7 @@ SamplingDefaults sampling_defaults(const Checkpoint& checkpoint, Variant variant
     const int64_t width = keys.get_int("flux2.default_width").value_or(defaults.width);
     const int64_t height = keys.get_int("flux2.default_height").value_or(defaults.height);
     for (const int64_t side : {width, height}) {
-        check(side >= 64 && side <= 4096 && side % 16 == 0, ErrorKind::bad_file, checkpoint.file(),
+        check(is_picture_side(side), ErrorKind::bad_file, checkpoint.file(),
               ": says its pictures are ", width, "x", height,
               ", which makes no sense; convert it again");
     }

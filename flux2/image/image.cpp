@@ -1,6 +1,7 @@
 #include "image/image.hpp"
 
 #include "base/check.hpp"
+#include "base/picture_limits.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -35,7 +36,6 @@ Image blank(int width, int height) {
 }
 
 // Weights are integers with this many bits after the point.
-constexpr int kReferenceGrid = 16;  // sides of references are multiples of it
 
 constexpr int kWeightBits = 22;
 constexpr int kHalf = 1 << (kWeightBits - 1);
@@ -178,7 +178,6 @@ namespace {
 
 // What a reference picture is shrunk to before it is cropped; its own size when it is small enough.
 PictureSize shrunk_size(const Image& image, int64_t max_pixels) {
-    constexpr int kMinSide = 64;
     constexpr int kMaxAspect = 8;
     check_image(image);
     check(max_pixels > 0, ErrorKind::bad_argument, "reference pictures are limited to ", max_pixels,
@@ -196,7 +195,7 @@ PictureSize shrunk_size(const Image& image, int64_t max_pixels) {
     }
     const double scale = std::sqrt(static_cast<double>(max_pixels) / static_cast<double>(pixels));
     const PictureSize shrunk = {static_cast<int>(width * scale), static_cast<int>(height * scale)};
-    check(std::min(shrunk.width, shrunk.height) >= kReferenceGrid, ErrorKind::bad_argument,
+    check(std::min(shrunk.width, shrunk.height) >= kPictureGrid, ErrorKind::bad_argument,
           "a reference picture of ", width, " x ", height, " pixels has no room in ", max_pixels,
           " pixels; allow more");
     return shrunk;
@@ -206,8 +205,8 @@ PictureSize shrunk_size(const Image& image, int64_t max_pixels) {
 
 PictureSize fitted_size(const Image& image, int64_t max_pixels) {
     const PictureSize shrunk = shrunk_size(image, max_pixels);
-    return {shrunk.width / kReferenceGrid * kReferenceGrid,
-            shrunk.height / kReferenceGrid * kReferenceGrid};
+    return {shrunk.width / kPictureGrid * kPictureGrid,
+            shrunk.height / kPictureGrid * kPictureGrid};
 }
 
 Image fit_reference(const Image& image, int64_t max_pixels) {

@@ -1,6 +1,7 @@
 #include "pipeline/preview.hpp"
 
 #include "base/check.hpp"
+#include "base/picture_limits.hpp"
 #include "image/image.hpp"
 #include "pipeline/latents.hpp"
 
@@ -11,14 +12,13 @@
 namespace flux2 {
 namespace {
 
-constexpr int64_t kTokens = 20;     // a side of the random picture: 400 samples for 129 unknowns
-constexpr int64_t kPixels = 2;      // a side of what a token becomes
-constexpr int64_t kTokenSide = 16;  // pixels of the decoded picture
-constexpr double kRidge = 1e-3;     // keeps the fit sane where channels hardly matter
+constexpr int64_t kTokens = 20;  // a side of the random picture: 400 samples for 129 unknowns
+constexpr int64_t kPixels = 2;   // a side of what a token becomes
+constexpr double kRidge = 1e-3;  // keeps the fit sane where channels hardly matter
 
 // The mean colour of the 8 x 8 pixels that pixel (px, py) of token (x, y) stands for.
 double mean_colour(const HostTensor& decoded, int64_t colour, int64_t x, int64_t y) {
-    constexpr int64_t kSide = kTokenSide / kPixels;
+    constexpr int64_t kSide = kPictureGrid / kPixels;
     double sum = 0;
     for (int64_t dy = 0; dy < kSide; ++dy) {
         const int64_t row = (colour * decoded.ne[1] + y * kSide + dy) * decoded.ne[0] + x * kSide;

@@ -15,31 +15,22 @@
 namespace flux2 {
 namespace {
 
-constexpr int kGrid = 16;     // pixels a side of a latent token
-constexpr int kMinSide = 64;  // as for references
 constexpr int64_t kMatchedPixels = 1024 * 1024;
 constexpr int kMaxSteps = 1000;
 constexpr int kSaneSide = 65536;
 // Far beyond what any model reads; both prompts are stored in the picture.
 constexpr size_t kMaxPromptBytes = 1'000'000;
 
-// The reference's limits: one picture may be larger than several.
-constexpr int64_t kOneReferencePixels = 2024 * 2024;
-constexpr int64_t kEachReferencePixels = 1024 * 1024;
-
-int64_t max_reference_pixels(const Request& request) {
-    return request.references.size() == 1 ? kOneReferencePixels : kEachReferencePixels;
-}
-
 int checked_side(const char* name, int side, bool fit) {
     check(side >= kMinSide && side <= kSaneSide, ErrorKind::bad_argument, name, " of ", side,
           " pixels is out of range; use ", kMinSide, " to ", kMaxSide);
-    if (side % kGrid == 0) {
+    if (side % kPictureGrid == 0) {
         return side;
     }
     const NearestSides nearest = nearest_sides(side);
-    check(fit, ErrorKind::bad_argument, name, " of ", side, " pixels is no multiple of 16; use ",
-          nearest.below, " or ", nearest.above, ", or ", Setting::fit_size, " to round");
+    check(fit, ErrorKind::bad_argument, name, " of ", side, " pixels is no multiple of ",
+          kPictureGrid, "; use ", nearest.below, " or ", nearest.above, ", or ", Setting::fit_size,
+          " to round");
     return side - nearest.below < nearest.above - side ? nearest.below : nearest.above;
 }
 
@@ -49,16 +40,17 @@ PictureSize matched_size(const Image& image) {
     const double scale = std::min(1.0, std::sqrt(static_cast<double>(kMatchedPixels) / pixels));
     const auto side = [&](int s) {
         const int scaled = static_cast<int>(s * scale);
-        return std::max(kMinSide, scaled / kGrid * kGrid);
+        return std::max(kMinSide, scaled / kPictureGrid * kPictureGrid);
     };
     return {side(image.width), side(image.height)};
 }
 
 PictureSize size_of_noise(const Request& request, const HostTensor& noise) {
-    check(std::max(noise.ne[0], noise.ne[1]) <= kSaneSide / kGrid, ErrorKind::bad_file,
+    check(std::max(noise.ne[0], noise.ne[1]) <= kSaneSide / kPictureGrid, ErrorKind::bad_file,
           request.noise_file.string(), ": its noise of ", noise.ne[0], "x", noise.ne[1],
           " values is for no picture that can be made");
-    return {static_cast<int>(noise.ne[0]) * kGrid, static_cast<int>(noise.ne[1]) * kGrid};
+    return {static_cast<int>(noise.ne[0]) * kPictureGrid,
+            static_cast<int>(noise.ne[1]) * kPictureGrid};
 }
 
 PictureSize default_size(const Request& request, const Model& model, const Job& job) {
@@ -173,7 +165,7 @@ void check_noise(const Request& request, const Model& model, const Job& job) {
     check(noise.ne[0] == job.latent_w() && noise.ne[1] == job.latent_h() &&
               noise.ne[2] == model.sizes.channels,
           ErrorKind::bad_file, request.noise_file.string(), ": its noise is for ",
-          noise.ne[0] * kGrid, "x", noise.ne[1] * kGrid, " pixels and ", noise.ne[2],
+          noise.ne[0] * kPictureGrid, "x", noise.ne[1] * kPictureGrid, " pixels and ", noise.ne[2],
           " channels, the picture has ", job.width, "x", job.height, " and ", model.sizes.channels);
 }
 
@@ -207,7 +199,8 @@ void resolve_pictures(const Request& request, const Model& model, Job& job) {
           " holds the decoder alone; add the autoencoder with ", Setting::vae,
           " FILE, or give a TAEF2 file with both halves");
     for (const Image& reference : request.references) {
-        job.references.push_back(fitted_size(reference, max_reference_pixels(request)));
+        job.references.push_back(
+            fitted_size(reference, max_reference_pixels(request.references.size())));
     }
     if (request.init) {
         check_image(request.init->image);
@@ -220,14 +213,15 @@ void resolve_pictures(const Request& request, const Model& model, Job& job) {
 int64_t Job::n_reference_tokens() const {
     int64_t n = 0;
     for (const PictureSize& reference : references) {
-        n += static_cast<int64_t>(reference.width / kGrid) * (reference.height / kGrid);
+        n += static_cast<int64_t>(reference.width / kPictureGrid) *
+             (reference.height / kPictureGrid);
     }
     return n;
 }
 
 NearestSides nearest_sides(int side) {
-    const int below = std::max(kMinSide, side / kGrid * kGrid);
-    return {below, below + kGrid};
+    const int below = std::max(kMinSide, side / kPictureGrid * kPictureGrid);
+    return {below, below + kPictureGrid};
 }
 
 void check_prompt(const std::string& prompt) {
@@ -238,7 +232,8 @@ void check_prompt(const std::string& prompt) {
 Pictures fit_pictures(const Request& request, const Job& job) {
     Pictures pictures;
     for (const Image& reference : request.references) {
-        pictures.references.push_back(fit_reference(reference, max_reference_pixels(request)));
+        pictures.references.push_back(
+            fit_reference(reference, max_reference_pixels(request.references.size())));
     }
     if (request.init) {
         pictures.init = cover(request.init->image, job.width, job.height);

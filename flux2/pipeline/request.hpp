@@ -3,6 +3,7 @@
 
 #include <flux2/flux2.hpp>
 #include "base/host_tensor.hpp"
+#include "base/picture_limits.hpp"
 #include "base/random.hpp"
 #include "image/image.hpp"
 #include "pipeline/model.hpp"
@@ -14,8 +15,7 @@
 
 namespace flux2 {
 
-// Beyond these a request is refused with the memory it would take.
-constexpr int kMaxSide = 4096;
+// Beyond these, and sides beyond kMaxSide, a request is refused with the memory it would take.
 constexpr size_t kMaxReferences = 16;
 
 // What is to be made.
@@ -36,8 +36,8 @@ struct Job {
     SharedTensor noise;                        // [latent_w, latent_h, channels]
     SharedTensor features, negative_features;  // of the prompts
 
-    int64_t latent_w() const { return width / 16; }
-    int64_t latent_h() const { return height / 16; }
+    int64_t latent_w() const { return width / kPictureGrid; }
+    int64_t latent_h() const { return height / kPictureGrid; }
     int64_t n_reference_tokens() const;
 };
 

@@ -3,6 +3,7 @@
 #include <flux2/flux2.hpp>
 #include "base/check.hpp"
 #include "base/parse_number.hpp"
+#include "base/picture_limits.hpp"
 #include "base/random.hpp"
 #include "checkpoints/inventory.hpp"
 #include "checkpoints/text_config.hpp"
@@ -102,8 +103,8 @@ void time_stage(Session& s, const std::string& name, const Model& model,
 }
 
 TransformerInput random_input(const TransformerSizes& sizes, const BenchOptions& o) {
-    const int64_t w = o.width / 16;
-    const int64_t h = o.height / 16;
+    const int64_t w = o.width / kPictureGrid;
+    const int64_t h = o.height / kPictureGrid;
     constexpr int64_t kTextLength = 512;
     TransformerInput input;
     input.img = random_tensor({sizes.channels, w * h, 1, 1});
@@ -154,8 +155,9 @@ void bench_text_encoder(Session& s) {
 
 template <typename Network>
 void bench_autoencoder(Session& s, const std::string& name, Network& network, bool encodes) {
-    const HostTensor latents = random_tensor(
-        {s.options.width / 16, s.options.height / 16, 4 * network.sizes().latent_channels, 1});
+    const HostTensor latents =
+        random_tensor({s.options.width / kPictureGrid, s.options.height / kPictureGrid,
+                       4 * network.sizes().latent_channels, 1});
     time_stage(s, name + " decode", network, [&] { return network.decode(latents); });
     if (encodes) {
         const HostTensor pixels = random_tensor({s.options.width, s.options.height, 3, 1});
@@ -207,13 +209,11 @@ cxxopts::Options known_options() {
 }
 
 void check_ranges(const BenchOptions& o) {
-    constexpr int64_t kLeastSide = 64;
-    constexpr int64_t kMostSide = 4096;
     constexpr int64_t kMostReferences = 10;
     for (const int64_t side : {o.width, o.height}) {
-        check(side >= kLeastSide && side <= kMostSide && side % 16 == 0, ErrorKind::bad_argument,
-              "a picture of ", o.width, "x", o.height,
-              " cannot be made; sides are multiples of 16 from ", kLeastSide, " to ", kMostSide);
+        check(is_picture_side(side), ErrorKind::bad_argument, "a picture of ", o.width, "x",
+              o.height, " cannot be made; sides are multiples of ", kPictureGrid, " from ",
+              kMinSide, " to ", kMaxSide);
     }
     check(o.n_references >= 0 && o.n_references <= kMostReferences, ErrorKind::bad_argument,
           "--references is ", o.n_references, "; give 0 to ", kMostReferences);

@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/parse_number.hpp"
+#include "base/picture_limits.hpp"
 #include "base/system.hpp"
 #include "checkpoints/inventory.hpp"
 #include "checkpoints/text_config.hpp"
@@ -106,11 +107,11 @@ void test_vae(Session& s, Vae& vae) {
 
 // The first n reference pictures of the folder, encoded.
 std::vector<HostTensor> encode_references(const Session& s, Vae& vae, size_t n) {
-    const int64_t max_pixels = n == 1 ? 2024 * 2024 : 1024 * 1024;
     std::vector<HostTensor> references;
     for (size_t i = 0; i < n; ++i) {
         const Image picture = load_image(s.folder / ("ref_" + std::to_string(i) + ".png"));
-        references.push_back(vae.encode(to_planes(fit_reference(picture, max_pixels))));
+        references.push_back(
+            vae.encode(to_planes(fit_reference(picture, max_reference_pixels(n)))));
     }
     return references;
 }
