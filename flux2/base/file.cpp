@@ -147,6 +147,12 @@ void AtomicFile::remove_temporary() const {
     fs::remove(temporary_path_, ignored);
 }
 
+void AtomicFile::give_up(const char* problem) const {
+    const std::string reason = last_error();
+    remove_temporary();
+    fail(ErrorKind::bad_file, final_path_.string(), problem, reason);
+}
+
 #ifdef _WIN32
 
 MappedFile::MappedFile(const fs::path& path) : path_(path) {
@@ -211,9 +217,7 @@ void AtomicFile::finish_writing() {
 void AtomicFile::commit() {
     finish_writing();
     if (!MoveFileExW(temporary_path_.c_str(), final_path_.c_str(), MOVEFILE_REPLACE_EXISTING)) {
-        const std::string reason = last_error();
-        remove_temporary();
-        fail(ErrorKind::bad_file, final_path_.string(), ": cannot be replaced: ", reason);
+        give_up(": cannot be replaced: ");
     }
 }
 
@@ -223,10 +227,10 @@ bool AtomicFile::commit_new() {
         return true;
     }
     const DWORD error = GetLastError();
-    const std::string reason = last_error();
+    if (error != ERROR_ALREADY_EXISTS && error != ERROR_FILE_EXISTS) {
+        give_up(": cannot be written: ");
+    }
     remove_temporary();
-    check(error == ERROR_ALREADY_EXISTS || error == ERROR_FILE_EXISTS, ErrorKind::bad_file,
-          final_path_.string(), ": cannot be written: ", reason);
     return false;
 }
 
@@ -341,9 +345,7 @@ void AtomicFile::finish_writing() {
 void AtomicFile::commit() {
     finish_writing();
     if (std::rename(temporary_path_.c_str(), final_path_.c_str()) != 0) {
-        const std::string reason = last_error();
-        remove_temporary();
-        fail(ErrorKind::bad_file, final_path_.string(), ": cannot be replaced: ", reason);
+        give_up(": cannot be replaced: ");
     }
 }
 
@@ -360,9 +362,7 @@ bool AtomicFile::commit_new() {
         return false;
     }
     if (std::rename(temporary_path_.c_str(), final_path_.c_str()) != 0) {
-        const std::string reason = last_error();
-        remove_temporary();
-        fail(ErrorKind::bad_file, final_path_.string(), ": cannot be written: ", reason);
+        give_up(": cannot be written: ");
     }
     return true;
 }

@@ -59,6 +59,8 @@ class AtomicFile {
   private:
     void finish_writing();
     void remove_temporary() const;
+    // Throws bad_file: the problem and the system's reason for it.
+    [[noreturn]] void give_up(const char* problem) const;
 
     std::filesystem::path final_path_;
     std::filesystem::path temporary_path_;
