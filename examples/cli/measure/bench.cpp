@@ -4,9 +4,9 @@
 #include "base/check.hpp"
 #include "base/parse_number.hpp"
 #include "base/picture_limits.hpp"
-#include "base/random.hpp"
 #include "checkpoints/inventory.hpp"
 #include "checkpoints/text_config.hpp"
+#include "common/random_values.hpp"
 #include "formats/tensor_type.hpp"
 #include "measure/bench_report.hpp"
 #include "measure/flops.hpp"
@@ -50,10 +50,7 @@ struct BenchOptions {
 
 HostTensor random_tensor(std::array<int64_t, 4> ne) {
     HostTensor tensor(ne);
-    constexpr size_t kStep = 16;  // draws come in sixteens
-    const size_t n = (tensor.data.size() + kStep - 1) / kStep * kStep;
-    const std::vector<float> values = draw_normal(Generator::cpu_f32, 1, n);
-    std::copy_n(values.begin(), tensor.data.size(), tensor.data.begin());
+    tensor.data = random_values(1, tensor.elements());
     return tensor;
 }
 

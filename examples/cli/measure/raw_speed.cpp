@@ -1,7 +1,7 @@
 #include "measure/raw_speed.hpp"
 
 #include "base/check.hpp"
-#include "base/random.hpp"
+#include "common/random_values.hpp"
 #include "compute/cpu/q8_linear.hpp"
 #include "compute/graph.hpp"
 #include "formats/tensor_type.hpp"
@@ -34,7 +34,6 @@ struct Operands {
 // than in earnest; they remain for types that from_f32 cannot write.
 void fill(ggml_tensor* tensor) {
     constexpr int64_t kValues = 1 << 18;
-    constexpr int64_t kDrawn = 16;  // draws come in sixteens
     const auto type = static_cast<TensorType>(tensor->type);
     if (!converts_from_f32(type)) {
         return;
@@ -43,9 +42,7 @@ void fill(ggml_tensor* tensor) {
     const int64_t n_rows = ggml_nrows(tensor);
     const int64_t n_drawn = std::clamp<int64_t>(kValues / width, 1, n_rows);
     const int64_t n = n_drawn * width;
-    std::vector<float> values =
-        draw_normal(Generator::cpu_f32, 1, static_cast<size_t>((n + kDrawn - 1) / kDrawn * kDrawn));
-    values.resize(static_cast<size_t>(n));
+    const std::vector<float> values = random_values(1, n);
     std::vector<std::byte> encoded(data_bytes(type, n));
     from_f32(type, values, width, encoded);
     // In one go: memory that lays matrices out anew takes them so only.

@@ -1,6 +1,6 @@
 #include "verify/layout_check.hpp"
 
-#include "base/random.hpp"
+#include "common/random_values.hpp"
 #include "compute/cpu/q8_linear.hpp"
 #include "compute/graph.hpp"
 #include "compute/ops/token_ops.hpp"
@@ -16,16 +16,6 @@
 
 namespace flux2::cli {
 namespace {
-
-std::vector<float> random_values(uint64_t seed, int64_t n, float size) {
-    std::vector<float> values =
-        draw_normal(Generator::cpu_f32, seed, static_cast<size_t>((n + 15) / 16 * 16));
-    values.resize(static_cast<size_t>(n));
-    for (float& value : values) {
-        value *= size;
-    }
-    return values;
-}
 
 // Types for which ggml prepares tables for seconds before it can make the first block.
 constexpr auto kIq2S = static_cast<TensorType>(GGML_TYPE_IQ2_S);

@@ -1,7 +1,7 @@
 #include "verify/op_check.hpp"
 
 #include "base/check.hpp"
-#include "base/random.hpp"
+#include "common/random_values.hpp"
 #include "compute/ops/picture_ops.hpp"
 #include "compute/ops/token_ops.hpp"
 #include "verify/layout_check.hpp"
@@ -32,14 +32,8 @@ class Trial {
         ggml_tensor* tensor = ggml_new_tensor(graph_, type, 4, ne.data());
         ggml_set_input(tensor);
         ggml_set_output(tensor);
-        const auto n = static_cast<size_t>(ggml_nelements(tensor));
-        std::vector<float> values =
-            draw_normal(Generator::cpu_f32, inputs_.size() + 1, (n + 15) / 16 * 16);
-        values.resize(n);
-        for (float& value : values) {
-            value *= size;
-        }
-        inputs_.emplace_back(tensor, std::move(values));
+        inputs_.emplace_back(tensor,
+                             random_values(inputs_.size() + 1, ggml_nelements(tensor), size));
         return tensor;
     }
 
