@@ -55,8 +55,8 @@ std::map<std::string, std::string> option_texts(const std::string& help) {
 std::set<std::string> texts_in_sources() {
     const fs::path root = fs::path(FLUX2_TEST_CORPUS) / "../../..";
     std::set<std::string> texts;
-    for (const char* folder : {"examples/cli", "convert"}) {
-        for (const fs::directory_entry& file : fs::directory_iterator(root / folder)) {
+    for (const char* folder : {"examples", "convert"}) {
+        for (const fs::directory_entry& file : fs::recursive_directory_iterator(root / folder)) {
             if (file.path().extension() != ".cpp") {
                 continue;
             }

@@ -308,7 +308,7 @@ class Eye {
     }
 
     const Image& image_;
-    const Sky& sky_;
+    Sky sky_;
     std::vector<Blend> behind_;
     std::vector<std::vector<Blend>> surfaces_;
 };

@@ -105,8 +105,7 @@ TransformerInput random_input(const TransformerSizes& sizes, const BenchOptions&
     constexpr int64_t kTextLength = 512;
     TransformerInput input;
     input.img = random_tensor({sizes.channels, w * h, 1, 1});
-    input.txt =
-        share(random_tensor({sizes.text_width, kTextLength, 1, 1}));
+    input.txt = share(random_tensor({sizes.text_width, kTextLength, 1, 1}));
     input.img_pos = image_positions(w, h);
     input.txt_pos = text_positions(kTextLength);
     for (int64_t i = 0; i < o.n_references; ++i) {
