@@ -3,6 +3,9 @@
 // may grow: its new fields are added here and the size follows.
 #include <flux2/flux2.h>
 
+// Enums are 32 bits wide.
+typedef char flux2_stage_is_not_32_bits_wide[sizeof(flux2_stage) == 4 ? 1 : -1];
+
 #if UINTPTR_MAX == UINT64_MAX
 #define AT(type, field, offset) \
     typedef char type##_##field##_moved[offsetof(type, field) == (offset) ? 1 : -1]

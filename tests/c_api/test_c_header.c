@@ -181,6 +181,8 @@ static void library_and_machine_tell_about_themselves(void) {
     EXPECT(flux2_exit_code(FLUX2_BACKEND) == 5);
     EXPECT(flux2_exit_code(FLUX2_CANCELLED) == 130);
     EXPECT(flux2_exit_code(FLUX2_INTERNAL) == 1);
+    EXPECT(flux2_exit_code((flux2_status)77) == 1);
+    EXPECT(strcmp(flux2_stage_name((flux2_stage)99), "working") == 0);
     EXPECT(strcmp(flux2_stage_name(FLUX2_STAGE_DENOISE), "denoising") == 0);
 }
 

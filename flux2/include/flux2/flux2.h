@@ -43,13 +43,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Enums are 32 bits wide; in C++ they may hold values that only a newer header names.
 #ifdef __cplusplus
+#define FLUX2_ENUM_TYPE : int32_t
 extern "C" {
+#else
+#define FLUX2_ENUM_TYPE
 #endif
 
 // ---- Errors ----
 
-typedef enum flux2_status {
+typedef enum flux2_status FLUX2_ENUM_TYPE {
     FLUX2_OK = 0,
     FLUX2_BAD_ARGUMENT = 1,   // a null pointer, an option or a value that cannot work
     FLUX2_BAD_FILE = 2,       // missing, unreadable, broken, or not fitting the others
@@ -93,7 +97,7 @@ typedef struct flux2_device_list {
 FLUX2_API flux2_status flux2_list_devices(flux2_device_list* list);
 FLUX2_API void flux2_device_list_free(flux2_device_list* list);
 
-typedef enum flux2_log_level {
+typedef enum flux2_log_level FLUX2_ENUM_TYPE {
     FLUX2_LOG_DEBUG = 0,
     FLUX2_LOG_INFO = 1,
     FLUX2_LOG_WARNING = 2,
@@ -118,7 +122,7 @@ typedef struct flux2_image {
 } flux2_image;
 
 // What becomes of transparency.
-typedef enum flux2_alpha {
+typedef enum flux2_alpha FLUX2_ENUM_TYPE {
     FLUX2_ALPHA_DROP = 0,  // the colour below it shows, as in the reference; logs a warning
     FLUX2_ALPHA_WHITE = 1  // blended over white
 } flux2_alpha;
@@ -161,7 +165,7 @@ FLUX2_API flux2_status flux2_image_save_new(const char* path, const flux2_image*
                                             const flux2_image_text* texts, size_t n_texts,
                                             uint32_t* saved);
 
-typedef enum flux2_image_format {
+typedef enum flux2_image_format FLUX2_ENUM_TYPE {
     FLUX2_IMAGE_PNG = 0,
     FLUX2_IMAGE_JPEG = 1,
     FLUX2_IMAGE_BMP = 2
@@ -314,7 +318,7 @@ FLUX2_API bool flux2_cancel_token_is_raised(const flux2_cancel_token* token);
 // When no call uses a request that carries it. A null pointer does nothing.
 FLUX2_API void flux2_cancel_token_free(flux2_cancel_token* token);
 
-typedef enum flux2_stage {
+typedef enum flux2_stage FLUX2_ENUM_TYPE {
     FLUX2_STAGE_LOAD = 0,
     FLUX2_STAGE_ENCODE_PROMPT = 1,
     FLUX2_STAGE_ENCODE_REFERENCES = 2,
