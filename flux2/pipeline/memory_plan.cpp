@@ -43,6 +43,11 @@ std::string gigabytes(uint64_t bytes) {
     return concat(static_cast<double>(bytes / 10'000'000) / 100.0, " GB");
 }
 
+uint64_t usable_bytes(uint64_t free_bytes, const DeviceAbilities& device) {
+    constexpr uint64_t kReserve = 32;
+    return device.fails_softly ? free_bytes : free_bytes - free_bytes / kReserve;
+}
+
 MemoryPlanner::MemoryPlanner(const Model& model, const LoadOptions& options, uint64_t program_bytes)
     : model_(model),
       options_(options),

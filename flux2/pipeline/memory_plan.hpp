@@ -25,6 +25,10 @@ struct MemoryLimits {
     uint64_t host = 0;
 };
 
+// How much of a device's free memory a job may plan with: all of it where a lack of memory ends
+// with an error; elsewhere a 32nd stays free, since ggml would end the program.
+uint64_t usable_bytes(uint64_t free_bytes, const DeviceAbilities& device);
+
 // Where the parts of a job go, whether they stay loaded together, and what that takes.
 struct MemoryChoice {
     Placements placement = {};

@@ -49,6 +49,7 @@ class Parts {
     Parts(const Model& model, const LoadOptions& options);
 
     const std::string& device() const { return device_.name(); }
+    const DeviceAbilities& abilities() const { return device_.device().abilities(); }
     Placement placement(Part part) const { return placement_[index(part)]; }
     // Takes effect the next time the part is loaded.
     void set_placement(Part part, Placement placement);

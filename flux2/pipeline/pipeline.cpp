@@ -108,7 +108,8 @@ MemoryChoice Pipeline::Impl::choose_memory(const Job& job) {
 // What our own parts hold on the device counts as free: they make room when they must.
 MemoryLimits Pipeline::Impl::memory_limits() const {
     const uint64_t free = device_named(parts.device()).free_bytes + parts.memory().device;
-    return {.device = options.max_device_bytes > 0 ? options.max_device_bytes : free,
+    return {.device = options.max_device_bytes > 0 ? options.max_device_bytes
+                                                   : usable_bytes(free, parts.abilities()),
             .host = device_named("CPU").total_bytes};
 }
 

@@ -108,5 +108,10 @@ TEST_CASE("a shape that is known is not laid out again") {
     CHECK(fresh.choose(other, no_limit).plan.host_peak == wide);
 }
 
+TEST_CASE("a device on which a lack of memory ends the program keeps a reserve") {
+    CHECK(usable_bytes(3200, {.fails_softly = true}) == 3200);
+    CHECK(usable_bytes(3200, {.fails_softly = false}) == 3100);
+}
+
 }  // namespace
 }  // namespace flux2

@@ -110,6 +110,21 @@ TEST_CASE("the tiny model replays text to image and an edit as recorded") {
     CHECK(dump.find("golden-edit/reference_latents_0") != nullptr);
 }
 
+TEST_CASE("a replay can end after its first steps") {
+    const std::string file = recorded("golden-t2i.safetensors") + " -m " + kTiny;
+    const auto result = replay(file + " --steps 1");
+    CAPTURE(result.out);
+    CHECK(result.exit_code == 0);
+    // Ids, features, noise levels, one step; the last step and the picture are left out.
+    CHECK(count(result.out, "  ok\n") == 4);
+    CHECK(result.out.find("latents_0") != std::string::npos);
+    CHECK(result.out.find("latents_3") == std::string::npos);
+    CHECK(result.out.find("the first 1 of 4 steps") != std::string::npos);
+    CHECK(psnr_values(result.out).empty());
+    CHECK(replay(file + " --steps 0").exit_code == 2);
+    CHECK(replay(file + " --steps many").exit_code == 2);
+}
+
 TEST_CASE("the base model replays guidance and a negative prompt from its Q8_0 file") {
     const auto result = replay(recorded("golden-base.safetensors") + " -m " + kTiny);
     CAPTURE(result.out);

@@ -4,6 +4,7 @@
 #include "common/options.hpp"
 #include "verify/recording.hpp"
 
+#include <cstddef>
 #include <filesystem>
 #include <vector>
 
@@ -19,9 +20,12 @@ namespace flux2::cli {
 // model stand in its metadata. In a folder with several transformers a model whose name has the
 // word base, kv or dev asks for that variant, any other name for the distilled one.
 //
+// With max_steps, a run ends after so many steps, without its picture; what is recorded of later
+// ones is not compared. 0: no limit.
+//
 // Throws bad_file for a broken recording or a model of other widths, bad_argument for two
 // recordings of one name.
 void replay(const std::vector<std::filesystem::path>& recordings, const ModelOptions& model,
-            Report& report);
+            size_t max_steps, Report& report);
 
 }  // namespace flux2::cli

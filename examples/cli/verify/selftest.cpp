@@ -206,6 +206,7 @@ cxxopts::Options known_options() {
          text())  //
         ("replay", "recorded runs (FILE...) to replay with the model below",
          cxxopts::value<std::vector<std::string>>())                                        //
+        ("steps", "compute only the first N steps of these runs, and no picture", text())   //
         ("ops", "compare our own operations on the device with their plain forms instead")  //
         ("m,model",
          "folder with the model; of several transformers the one the recording names: base, kv or "
@@ -237,6 +238,7 @@ void run_golden(const cxxopts::ParseResult& args, Report& report) {
         check(args.count(option) == 0, ErrorKind::bad_argument, "--", option,
               " goes with --replay FILE; the recordings of --golden bring their own models");
     }
+    check(args.count("steps") == 0, ErrorKind::bad_argument, "--steps goes with --replay FILE");
     check(args.unmatched().empty(), ErrorKind::bad_argument, "selftest takes no argument '",
           args.unmatched().empty() ? "" : args.unmatched().front(),
           "'; a folder of recordings is given by --golden");
@@ -261,8 +263,14 @@ void run_replay(const cxxopts::ParseResult& args, Report& report) {
     read_model_options(args, model);
     model.load.type = args["type"].as<std::string>();
     model.load.device = args["device"].as<std::string>();
+    int max_steps = 0;
+    if (args.count("steps") > 0) {
+        max_steps = parse_int("--steps", args["steps"].as<std::string>());
+        check(max_steps >= 1, ErrorKind::bad_argument, "--steps ", max_steps,
+              " is out of range; use 1 or more");
+    }
     const auto files = args["replay"].as<std::vector<std::string>>();
-    replay({files.begin(), files.end()}, model, report);
+    replay({files.begin(), files.end()}, model, static_cast<size_t>(max_steps), report);
 }
 
 }  // namespace
