@@ -17,18 +17,32 @@ mkdir -p "$findings"
 corpus=$(mktemp -d)
 trap 'rm -rf "$corpus"' EXIT
 
-status=0
-for format in safetensors gguf image; do
+fuzz() { # FORMAT SECONDS
+    cp -r "$here/corpus/$1" "$corpus/$1"
+    echo "fuzz_$1: $2 seconds"
+    if ! "$bin/fuzz_$1" -max_total_time="$2" -max_len=65536 -rss_limit_mb=2048 -timeout=10 \
+        -print_final_stats=1 -artifact_prefix="$findings/$1-" "$corpus/$1" > "$corpus/$1.log" 2>&1; then
+        cat "$corpus/$1.log"
+        echo "fuzz_$1: a finding, see $findings" >&2
+        return 1
+    fi
+    grep -E "^Done|number_of_executed_units" "$corpus/$1.log"
+}
+
+formats="safetensors gguf image"
+for format in $formats; do
     if [ ! -x "$bin/fuzz_$format" ]; then
         echo "$bin/fuzz_$format is not built; run make fuzz" >&2
         exit 2
     fi
-    cp -r "$here/corpus/$format" "$corpus/$format"
-    echo "fuzz_$format: $1 seconds"
-    if ! "$bin/fuzz_$format" -max_total_time="$1" -max_len=65536 -rss_limit_mb=2048 -timeout=10 \
-        -print_final_stats=1 -artifact_prefix="$findings/$format-" "$corpus/$format"; then
-        echo "fuzz_$format: a finding, see $findings" >&2
-        status=1
-    fi
+done
+jobs=""
+for format in $formats; do
+    fuzz "$format" "$1" &
+    jobs="$jobs $!"
+done
+status=0
+for job in $jobs; do
+    wait "$job" || status=1
 done
 exit $status
