@@ -168,6 +168,10 @@ T* copy_of(const T* values, size_t n) {
     return copy.release();
 }
 
+char* copy_of(const std::string& text) {
+    return copy_of(text.c_str(), text.size() + 1);
+}
+
 // ---- Facts about files ----
 
 // A FileInfo, and what of it C needs in another form.
@@ -520,6 +524,23 @@ int flux2_exit_code(flux2_status status) {
                : flux2::exit_code(static_cast<ErrorKind>(static_cast<int>(status) - 1));
 }
 
+flux2_status flux2_worded(const char* text, flux2_wording wording, void* user_data, char** result) {
+    return guarded([&] {
+        check_given(result, "result");
+        *result = nullptr;
+        check_given(text, "text");
+        check(wording != nullptr, ErrorKind::bad_argument, "wording is a null pointer");
+        *result = copy_of(flux2::worded(text, [&](flux2::Setting setting) {
+            const std::string name = flux2::to_string(setting);
+            return text_or(wording(name.c_str(), user_data), "`" + name + "`");
+        }));
+    });
+}
+
+void flux2_text_free(char* text) {
+    delete[] text;
+}
+
 const char* flux2_version(void) {
     return flux2::version();
 }
@@ -694,13 +715,9 @@ flux2_status flux2_misfit(const flux2_file_info* a, const flux2_file_info* b, ch
         check_given(reason, "reason");
         *reason = nullptr;
         if (const auto why = flux2::misfit(to_info(a, "a"), to_info(b, "b"))) {
-            *reason = copy_of(why->c_str(), why->size() + 1);
+            *reason = copy_of(*why);
         }
     });
-}
-
-void flux2_text_free(char* text) {
-    delete[] text;
 }
 
 // ---- Loading ----

@@ -186,6 +186,23 @@ static void library_and_machine_tell_about_themselves(void) {
     EXPECT(strcmp(flux2_stage_name(FLUX2_STAGE_DENOISE), "denoising") == 0);
 }
 
+static const char* on_wording(const char* setting, void* user_data) {
+    return strcmp(setting, "type") == 0 ? user_data : NULL;
+}
+
+static void messages_speak_the_words_of_a_program(void) {
+    char* text = NULL;
+    char option[] = "--type";
+    EXPECT(flux2_worded("use a smaller `type` or another `device`; `x`", on_wording, option,
+                        &text) == FLUX2_OK);
+    EXPECT(text != NULL && strcmp(text, "use a smaller --type or another `device`; `x`") == 0);
+    flux2_text_free(text);
+    EXPECT(flux2_worded(NULL, on_wording, NULL, &text) == FLUX2_BAD_ARGUMENT && text == NULL);
+    EXPECT(flux2_worded("a text", NULL, NULL, &text) == FLUX2_BAD_ARGUMENT);
+    EXPECT(flux2_worded("a text", on_wording, NULL, NULL) == FLUX2_BAD_ARGUMENT);
+    flux2_text_free(NULL);
+}
+
 static void a_picture_is_the_recorded_one(void) {
     watch w = fresh_watch();
     flux2_pipeline* pipeline = load();
@@ -529,7 +546,6 @@ static void files_are_inspected(void) {
     EXPECT(flux2_misfit(other.items[0], transformer.items[0], &reason) == FLUX2_OK);
     EXPECT(reason != NULL && strstr(reason, "text features") != NULL);
     flux2_text_free(reason);
-    flux2_text_free(NULL);
 
     EXPECT(flux2_misfit(NULL, encoder.items[0], &reason) == FLUX2_BAD_ARGUMENT);
     EXPECT(flux2_misfit(encoder.items[0], NULL, &reason) == FLUX2_BAD_ARGUMENT);
@@ -782,6 +798,7 @@ int main(int argc, char** argv) {
     EXPECT(strcmp(flux2_last_error(), "") == 0);
     defaults_are_documented();
     library_and_machine_tell_about_themselves();
+    messages_speak_the_words_of_a_program();
     a_picture_is_the_recorded_one();
     pictures_go_to_files_and_back();
     pictures_go_to_memory_and_back();

@@ -73,6 +73,16 @@ FLUX2_API const char* flux2_last_error(void);
 // or disk, 5 for a device, 130 when cancelled, else 1.
 FLUX2_API int flux2_exit_code(flux2_status status);
 
+// Messages name what a caller can set by its field or parameter here, in backquotes: "use a smaller
+// `type`". This tells what a program calls it instead; null: nothing else.
+typedef const char* (*flux2_wording)(const char* setting, void* user_data);
+
+// A text of the library, be it the last error, a line of the log or of flux2_file_info, with its
+// settings in the program's words. On failure *result is null. Free it with flux2_text_free.
+FLUX2_API flux2_status flux2_worded(const char* text, flux2_wording wording, void* user_data,
+                                    char** result);
+FLUX2_API void flux2_text_free(char* text);
+
 // ---- This library and this machine ----
 
 // "0.2.0"
@@ -261,7 +271,6 @@ FLUX2_API void flux2_file_list_free(flux2_file_list* parts);
 // same part, and on failure. Free it with flux2_text_free.
 FLUX2_API flux2_status flux2_misfit(const flux2_file_info* a, const flux2_file_info* b,
                                     char** reason);
-FLUX2_API void flux2_text_free(char* text);
 
 // ---- Loading ----
 
