@@ -39,6 +39,12 @@ ggml_tensor* Graph::input_i32(const std::string& name, std::initializer_list<int
     return tensor;
 }
 
+ggml_tensor* Graph::constant(const std::string& name, std::vector<float> values) {
+    ggml_tensor* tensor = input_f32(name, {static_cast<int64_t>(values.size())});
+    constants_.emplace_back(tensor, std::move(values));
+    return tensor;
+}
+
 void Graph::expand(ggml_tensor* tensor) {
     ggml_build_forward_expand(graph_, tensor);
 }
@@ -78,7 +84,11 @@ void Graph::finish(ggml_tensor* output) {
               "the computation does not fit into the memory of ", backend_.name(),
               "; make a smaller picture or use another ", Setting::device);
         memory_ = allocated();
+        for (const auto& [tensor, values] : constants_) {
+            set(tensor, values);
+        }
     }
+    constants_.clear();
     if (backend_.is_cpu()) {
         memory_.host += ggml_graph_plan(graph_, backend_.n_threads(), nullptr).work_size;
     }

@@ -45,6 +45,8 @@ class Graph {
     // Tensors to be set before compute(); their values stay until they are set again.
     ggml_tensor* input_f32(const std::string& name, std::initializer_list<int64_t> shape);
     ggml_tensor* input_i32(const std::string& name, std::initializer_list<int64_t> shape);
+    // A vector that holds these values from finish() on.
+    ggml_tensor* constant(const std::string& name, std::vector<float> values);
 
     // Puts the tensor's computation behind everything expanded before it: an order, and a way to
     // keep results that nothing else asks for.
@@ -93,6 +95,7 @@ class Graph {
     ggml_backend_sched_ptr scheduler_;
     std::vector<std::pair<std::string, ggml_tensor*>> taps_;
     bool keep_taps_;
+    std::vector<std::pair<ggml_tensor*, std::vector<float>>> constants_;  // until finish()
     std::vector<const ggml_tensor*> block_ends_;  // in the order of the graph
     size_t n_blocks_passed_ = 0;                  // whose nodes were handed out
     size_t blocks_per_pause_ = 1;  // a pause costs a device the time to empty its queue

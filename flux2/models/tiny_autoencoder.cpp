@@ -1,12 +1,9 @@
 #include "models/tiny_autoencoder.hpp"
 
 #include "base/check.hpp"
-#include "compute/ops/picture_ops.hpp"
-#include "models/vae.hpp"
 
 #include <algorithm>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 namespace flux2 {
@@ -45,10 +42,6 @@ struct TinyNetwork {
 namespace {
 
 // ---- Weights ----
-
-Conv load_conv(Weights& w, const std::string& name) {
-    return {.weight = w.filter(name + ".weight"), .bias = w.vector(name + ".bias")};
-}
 
 Pool load_pool(Weights& w, const std::string& name) {
     return {.widen = w.filter(name + ".0.weight"),
@@ -98,6 +91,11 @@ struct Zeros {
     }
 };
 
+Zeros make_zeros(Graph& g, const TinyAutoencoderSizes& s) {
+    const int64_t longest = std::max(s.width, s.pool_width);
+    return {g.constant("zeros", std::vector<float>(static_cast<size_t>(longest)))};
+}
+
 Picture block(Graph& g, const Block& w, const Zeros& zeros, Picture x) {
     if (w.pool.widen != nullptr) {
         const Picture wide = conv(g, zeros.bias_for(g, w.pool.widen), x);
@@ -112,7 +110,7 @@ Picture block(Graph& g, const Block& w, const Zeros& zeros, Picture x) {
 }
 
 // pixels [w, h, 3] in -1..1 -> [w/8, h/8, latent channels]
-ggml_tensor* encode_graph(Graph& g, const TinyNetwork& n, const Zeros& zeros, ggml_tensor* pixels) {
+ggml_tensor* encoder(Graph& g, const TinyNetwork& n, const Zeros& zeros, ggml_tensor* pixels) {
     const auto& e = n.encoder;
     Picture x = conv(g, e.conv_in, from_planes(g, ggml_scale_bias(g, pixels, 0.5f, 0.5f)));
     for (const Stage& stage : e.stages) {
@@ -127,8 +125,7 @@ ggml_tensor* encode_graph(Graph& g, const TinyNetwork& n, const Zeros& zeros, gg
 }
 
 // latents [w/8, h/8, latent channels] -> [w, h, 3] in -1..1
-ggml_tensor* decode_graph(Graph& g, const TinyNetwork& n, const Zeros& zeros,
-                          ggml_tensor* latents) {
+ggml_tensor* decoder(Graph& g, const TinyNetwork& n, const Zeros& zeros, ggml_tensor* latents) {
     const auto& d = n.decoder;
     latents = ggml_scale(g, ggml_tanh(g, ggml_scale(g, latents, 1 / kClamp)), kClamp);
     Picture x = relu(g, conv(g, d.conv_in, from_planes(g, latents)));
@@ -145,100 +142,34 @@ ggml_tensor* decode_graph(Graph& g, const TinyNetwork& n, const Zeros& zeros,
 
 }  // namespace
 
-struct TinyAutoencoder::Plan {
-    Plan(const Backend& backend, size_t max_nodes, const Form& form)
-        : graph(backend, max_nodes, form) {}
-
-    Graph graph;
-    bool decoding = false;
-    std::array<int64_t, 4> input_ne = {};
-    ggml_tensor *input = nullptr, *output = nullptr;
-};
-
 TinyAutoencoder::TinyAutoencoder(const Backend& backend, const TinyAutoencoderSizes& sizes,
                                  const Checkpoint& checkpoint, const WeightOptions& options)
-    : backend_(backend),
+    : Autoencoder(backend, checkpoint, tensor_list(sizes), options,
+                  {.part = Part::tiny_autoencoder,
+                   .latent_channels = sizes.latent_channels,
+                   .has_encoder = sizes.has_encoder}),
       sizes_(sizes),
-      weights_(backend, checkpoint, tensor_list(sizes), options),
       network_(std::make_unique<TinyNetwork>()) {
     constexpr int64_t kChannelsAtOnce = 8;  // what the CUDA form reads
-    check(sizes_.pool_width % kPoolGroups == 0, ErrorKind::bad_file, weights_.file(),
+    check(sizes_.pool_width % kPoolGroups == 0, ErrorKind::bad_file, weights().file(),
           ": its pools are ", sizes_.pool_width, " channels wide, which do not divide into ",
           kPoolGroups, " groups; the file is broken");
-    load_network(weights_, sizes_.has_encoder, *network_);
-    // Whoever asks for F32 does not want pixels in F16.
-    const bool suits_cuda = options.type != TensorType::f32 && sizes_.width % kChannelsAtOnce == 0;
-    form_ = choose_picture_form(backend, suits_cuda);
-    weights_.load();
+    load_network(weights(), sizes_.has_encoder, *network_);
+    load(/*suits_cuda=*/sizes_.width % kChannelsAtOnce == 0);
 }
 
 TinyAutoencoder::~TinyAutoencoder() = default;
 
-TinyAutoencoder::Plan& TinyAutoencoder::plan_for(bool decoding, const std::array<int64_t, 4>& ne) {
-    if (plan_ && plan_->decoding == decoding && plan_->input_ne == ne) {
-        return *plan_;
-    }
-    constexpr size_t kMaxNodes = 1024;
-    plan_.reset();
-    auto plan = std::make_unique<Plan>(backend_, kMaxNodes, form_);
-    plan->decoding = decoding;
-    plan->input_ne = ne;
-    Graph& g = plan->graph;
-    const int64_t n_zeros = std::max(sizes_.width, sizes_.pool_width);
-    const Zeros zeros = {g.input_f32("zeros", {n_zeros})};
-    plan->input = g.input_f32("input", {ne[0], ne[1], ne[2]});
-    plan->output = decoding ? decode_graph(g, *network_, zeros, plan->input)
-                            : encode_graph(g, *network_, zeros, plan->input);
-    g.finish(plan->output);
-    if (!backend_.measures_only()) {
-        g.set(zeros.vector, std::vector<float>(static_cast<size_t>(n_zeros)));
-    }
-    plan_ = std::move(plan);
-    return *plan_;
+size_t TinyAutoencoder::max_nodes(int64_t /*w*/, int64_t /*h*/) const {
+    return 1024;
 }
 
-HostTensor TinyAutoencoder::compute(bool decoding, const HostTensor& input) {
-    Plan& plan = plan_for(decoding, input.ne);
-    plan.graph.set(plan.input, input.data);
-    plan.graph.compute();
-    return plan.graph.read(plan.output);
+ggml_tensor* TinyAutoencoder::encode_graph(Graph& g, ggml_tensor* pixels) const {
+    return encoder(g, *network_, make_zeros(g, sizes_), pixels);
 }
 
-HostTensor TinyAutoencoder::encode(const HostTensor& pixels) {
-    check(sizes_.has_encoder, ErrorKind::bad_file, weights_.file(),
-          ": holds the decoder alone and cannot encode pictures; use a file with both halves, or "
-          "add the autoencoder with ",
-          Setting::vae, " FILE");
-    check(pixels.ne[0] % 16 == 0 && pixels.ne[1] % 16 == 0 && pixels.ne[2] == 3,
-          ErrorKind::bad_argument, "a picture of ", pixels.ne[0], "x", pixels.ne[1],
-          " cannot be encoded; its sides must be multiples of 16");
-    return patchify(compute(/*decoding=*/false, pixels));
-}
-
-HostTensor TinyAutoencoder::decode(const HostTensor& latents) {
-    check(latents.ne[2] == 4 * sizes_.latent_channels, ErrorKind::bad_argument, "latents have ",
-          latents.ne[2], " channels, the tiny autoencoder takes ", 4 * sizes_.latent_channels);
-    return compute(/*decoding=*/true, unpatchify(latents));
-}
-
-const Graph* TinyAutoencoder::graph() const {
-    return plan_ ? &plan_->graph : nullptr;
-}
-
-MemoryUse TinyAutoencoder::compute_memory() const {
-    return plan_ ? plan_->graph.memory() : MemoryUse{};
-}
-
-void TinyAutoencoder::reserve_encode(int64_t w, int64_t h) {
-    plan_for(/*decoding=*/false, {w, h, 3, 1});
-}
-
-void TinyAutoencoder::reserve_decode(int64_t w, int64_t h) {
-    plan_for(/*decoding=*/true, {w / 8, h / 8, sizes_.latent_channels, 1});
-}
-
-void TinyAutoencoder::release_buffers() {
-    plan_.reset();
+ggml_tensor* TinyAutoencoder::decode_graph(Graph& g, ggml_tensor* latents) const {
+    return decoder(g, *network_, make_zeros(g, sizes_), latents);
 }
 
 }  // namespace flux2

@@ -1,13 +1,11 @@
 #include "models/vae.hpp"
 
 #include "base/check.hpp"
-#include "compute/ops/picture_ops.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace flux2 {
@@ -57,10 +55,6 @@ struct VaeNetwork {
 namespace {
 
 // ---- Weights ----
-
-Conv load_conv(Weights& w, const std::string& name) {
-    return {.weight = w.filter(name + ".weight"), .bias = w.vector(name + ".bias")};
-}
 
 GroupNorm load_norm(Weights& w, const std::string& name) {
     return {.weight = w.vector(name + ".weight"), .bias = w.vector(name + ".bias")};
@@ -156,7 +150,7 @@ Picture mid(Graph& g, const Mid& w, Picture x) {
 }
 
 // pixels [w, h, 3] -> the means [w/8, h/8, latent channels]
-ggml_tensor* encode_graph(Graph& g, const VaeNetwork& n, ggml_tensor* pixels) {
+ggml_tensor* encoder(Graph& g, const VaeNetwork& n, ggml_tensor* pixels) {
     const auto& e = n.encoder;
     Picture x = conv(g, e.conv_in, from_planes(g, pixels));
     for (const Level& level : e.down) {
@@ -177,7 +171,7 @@ ggml_tensor* encode_graph(Graph& g, const VaeNetwork& n, ggml_tensor* pixels) {
 }
 
 // latents [w/8, h/8, latent channels] -> [w, h, 3]
-ggml_tensor* decode_graph(Graph& g, const VaeNetwork& n, ggml_tensor* latents) {
+ggml_tensor* decoder(Graph& g, const VaeNetwork& n, ggml_tensor* latents) {
     const auto& d = n.decoder;
     Picture x = conv(g, d.post_quant_conv, from_planes(g, latents));
     x = mid(g, d.mid, conv(g, d.conv_in, x));
@@ -212,140 +206,50 @@ int64_t widest_level(const VaeSizes& sizes, const std::string& file) {
 
 }  // namespace
 
-struct Vae::Plan {
-    Plan(const Backend& backend, size_t max_nodes, const Form& form)
-        : graph(backend, max_nodes, form) {}
-
-    Graph graph;
-    bool decoding = false;
-    std::array<int64_t, 4> input_ne = {};
-    ggml_tensor *input = nullptr, *output = nullptr;
-};
-
 Vae::Vae(const Backend& backend, const VaeSizes& sizes, const Checkpoint& checkpoint,
          const WeightOptions& options)
-    : backend_(backend),
+    : Autoencoder(
+          backend, checkpoint, tensor_list(sizes), options,
+          {.part = Part::vae, .latent_channels = sizes.latent_channels, .has_encoder = true}),
       sizes_(sizes),
-      weights_(backend, checkpoint, tensor_list(sizes), options),
       network_(std::make_unique<VaeNetwork>()) {
-    mean_ = weights_.read("bn.running_mean");
-    deviation_ = weights_.read("bn.running_var");
+    mean_ = weights().read("bn.running_mean");
+    deviation_ = weights().read("bn.running_var");
     for (float& value : deviation_.data) {
         value = std::sqrt(value + kBatchNormEps);
     }
-    load_encoder(weights_, sizes_, *network_);
-    load_decoder(weights_, sizes_, *network_);
-    const int64_t widest = widest_level(sizes_, weights_.file());
-    // Whoever asks for F32 does not want pixels in F16.
-    const bool suits_cuda = options.type != TensorType::f32 && widest <= kMostCudaChannels;
-    form_ = choose_picture_form(backend, suits_cuda);
-    weights_.load();
+    load_encoder(weights(), sizes_, *network_);
+    load_decoder(weights(), sizes_, *network_);
+    load(/*suits_cuda=*/widest_level(sizes_, weights().file()) <= kMostCudaChannels);
 }
 
 Vae::~Vae() = default;
 
-Vae::Plan& Vae::plan_for(bool decoding, const std::array<int64_t, 4>& ne) {
-    if (plan_ && plan_->decoding == decoding && plan_->input_ne == ne) {
-        return *plan_;
-    }
-    plan_.reset();
+size_t Vae::max_nodes(int64_t w, int64_t h) const {
     constexpr int64_t kSlicesMargin = 64;
-    const int64_t pixels = ne[0] * ne[1];
-    auto plan = std::make_unique<Plan>(
-        backend_, static_cast<size_t>(2048 + 8 * (pixels / 1024 + kSlicesMargin)), form_);
-    plan->decoding = decoding;
-    plan->input_ne = ne;
-    Graph& g = plan->graph;
-    plan->input = g.input_f32("input", {ne[0], ne[1], ne[2]});
-    plan->output = decoding ? decode_graph(g, *network_, plan->input)
-                            : encode_graph(g, *network_, plan->input);
-    g.finish(plan->output);
-    plan_ = std::move(plan);
-    return *plan_;
+    return static_cast<size_t>(2048 + 8 * (w * h / 1024 + kSlicesMargin));
 }
 
-HostTensor Vae::encode(const HostTensor& pixels) {
-    check(pixels.ne[0] % 16 == 0 && pixels.ne[1] % 16 == 0 && pixels.ne[2] == 3,
-          ErrorKind::bad_argument, "a picture of ", pixels.ne[0], "x", pixels.ne[1],
-          " cannot be encoded; its sides must be multiples of 16");
-    Plan& plan = plan_for(/*decoding=*/false, pixels.ne);
-    plan.graph.set(plan.input, pixels.data);
-    plan.graph.compute();
-    HostTensor latents = patchify(plan.graph.read(plan.output));
+ggml_tensor* Vae::encode_graph(Graph& g, ggml_tensor* pixels) const {
+    return encoder(g, *network_, pixels);
+}
+
+ggml_tensor* Vae::decode_graph(Graph& g, ggml_tensor* latents) const {
+    return decoder(g, *network_, latents);
+}
+
+void Vae::normalise(HostTensor& latents) const {
     const auto n = static_cast<size_t>(latents.ne[0] * latents.ne[1]);
     for (size_t i = 0; i < latents.data.size(); ++i) {
         latents.data[i] = (latents.data[i] - mean_.data[i / n]) / deviation_.data[i / n];
     }
-    return latents;
 }
 
-HostTensor Vae::decode(const HostTensor& latents) {
-    check(latents.ne[2] == 4 * sizes_.latent_channels, ErrorKind::bad_argument, "latents have ",
-          latents.ne[2], " channels, the autoencoder takes ", 4 * sizes_.latent_channels);
-    HostTensor raw = latents;
+void Vae::denormalise(HostTensor& latents) const {
     const auto n = static_cast<size_t>(latents.ne[0] * latents.ne[1]);
-    for (size_t i = 0; i < raw.data.size(); ++i) {
-        raw.data[i] = raw.data[i] * deviation_.data[i / n] + mean_.data[i / n];
+    for (size_t i = 0; i < latents.data.size(); ++i) {
+        latents.data[i] = latents.data[i] * deviation_.data[i / n] + mean_.data[i / n];
     }
-    raw = unpatchify(raw);
-    Plan& plan = plan_for(/*decoding=*/true, raw.ne);
-    plan.graph.set(plan.input, raw.data);
-    plan.graph.compute();
-    return plan.graph.read(plan.output);
-}
-
-const Graph* Vae::graph() const {
-    return plan_ ? &plan_->graph : nullptr;
-}
-
-MemoryUse Vae::compute_memory() const {
-    return plan_ ? plan_->graph.memory() : MemoryUse{};
-}
-
-void Vae::reserve_encode(int64_t w, int64_t h) {
-    plan_for(/*decoding=*/false, {w, h, 3, 1});
-}
-
-void Vae::reserve_decode(int64_t w, int64_t h) {
-    plan_for(/*decoding=*/true, {w / 8, h / 8, sizes_.latent_channels, 1});
-}
-
-void Vae::release_buffers() {
-    plan_.reset();
-}
-
-namespace {
-
-// Calls f(index in the unpacked tensor, index in the packed one) for every value.
-template <typename F>
-void for_patches(int64_t w, int64_t h, int64_t channels, const F& f) {
-    for (int64_t k = 0; k < 4 * channels; ++k) {
-        const int64_t c = k / 4;
-        const int64_t p = k / 2 % 2;
-        const int64_t q = k % 2;
-        for (int64_t y = 0; y < h; ++y) {
-            for (int64_t x = 0; x < w; ++x) {
-                f(static_cast<size_t>((c * 2 * h + 2 * y + p) * 2 * w + 2 * x + q),
-                  static_cast<size_t>((k * h + y) * w + x));
-            }
-        }
-    }
-}
-
-}  // namespace
-
-HostTensor patchify(const HostTensor& x) {
-    HostTensor packed({x.ne[0] / 2, x.ne[1] / 2, 4 * x.ne[2], 1});
-    for_patches(packed.ne[0], packed.ne[1], x.ne[2],
-                [&](size_t from, size_t to) { packed.data[to] = x.data[from]; });
-    return packed;
-}
-
-HostTensor unpatchify(const HostTensor& x) {
-    HostTensor plain({2 * x.ne[0], 2 * x.ne[1], x.ne[2] / 4, 1});
-    for_patches(x.ne[0], x.ne[1], plain.ne[2],
-                [&](size_t to, size_t from) { plain.data[to] = x.data[from]; });
-    return plain;
 }
 
 }  // namespace flux2

@@ -139,39 +139,27 @@ MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement
             token_bytes * static_cast<uint64_t>(5 * shape.n_img + 3 * shape.n_ref)};
 }
 
-// Lays out an autoencoder of either kind and lets `measure` tell what it takes.
-template <typename Measure>
-MemoryPlanner::Work MemoryPlanner::with_autoencoder(Part part, Placement placement,
-                                                    const Measure& measure) {
-    const WeightOptions weights = weight_options(options_, placement);
-    if (part == Part::tiny_autoencoder) {
-        TinyAutoencoder tiny(backend(placement), read_tiny_autoencoder_sizes(*model_.tiny),
-                             *model_.tiny, weights);
-        return measure(tiny);
-    }
-    Vae vae(backend(placement), read_vae_sizes(*model_.vae), *model_.vae, weights);
-    return measure(vae);
+std::unique_ptr<Autoencoder> MemoryPlanner::autoencoder(Part part, Placement placement) {
+    return make_autoencoder(backend(placement), model_, part, weight_options(options_, placement));
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_encode(const Job& job, Part part, Placement placement) {
-    return with_autoencoder(part, placement, [&](auto& network) -> Work {
-        MemoryUse graph;
-        int64_t pixels = 0;
-        for (const PictureSize& picture : pictures_of(job)) {
-            network.reserve_encode(picture.width, picture.height);
-            graph = larger(graph, network.compute_memory());
-            pixels = std::max(pixels, int64_t{picture.width} * picture.height);
-        }
-        return {part, network.weight_memory(), graph, static_cast<uint64_t>(pixels * kPixelBytes)};
-    });
+    const auto network = autoencoder(part, placement);
+    MemoryUse graph;
+    int64_t pixels = 0;
+    for (const PictureSize& picture : pictures_of(job)) {
+        network->reserve_encode(picture.width, picture.height);
+        graph = larger(graph, network->compute_memory());
+        pixels = std::max(pixels, int64_t{picture.width} * picture.height);
+    }
+    return {part, network->weight_memory(), graph, static_cast<uint64_t>(pixels * kPixelBytes)};
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_decode(const Job& job, Part part, Placement placement) {
-    return with_autoencoder(part, placement, [&](auto& network) -> Work {
-        network.reserve_decode(job.width, job.height);
-        return {part, network.weight_memory(), network.compute_memory(),
-                static_cast<uint64_t>(int64_t{job.width} * job.height * kPixelBytes)};
-    });
+    const auto network = autoencoder(part, placement);
+    network->reserve_decode(job.width, job.height);
+    return {part, network->weight_memory(), network->compute_memory(),
+            static_cast<uint64_t>(int64_t{job.width} * job.height * kPixelBytes)};
 }
 
 // On the device, at most at a time; 0 for one that the job does not need.

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -80,8 +81,7 @@ class MemoryPlanner {
     static uint64_t device_bytes(const Work& work);
     bool may_unpack(Part part) const;
     Backend& backend(Placement placement);
-    template <typename Measure>
-    Work with_autoencoder(Part part, Placement placement, const Measure& measure);
+    std::unique_ptr<Autoencoder> autoencoder(Part part, Placement placement);
     template <typename Measure>
     Work known(Key key, const Measure& measure);
     Work text_encoder(const Job& job, Placement placement);

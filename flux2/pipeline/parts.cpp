@@ -2,6 +2,8 @@
 
 #include "base/system.hpp"
 #include "formats/tensor_type.hpp"
+#include "models/tiny_autoencoder.hpp"
+#include "models/vae.hpp"
 
 #include <chrono>
 
@@ -22,6 +24,15 @@ TextEncoderFacts text_encoder_facts(const TextConfig& text) {
     return {.layers = text.layers,
             .rope_theta = static_cast<float>(text.rope_theta),
             .eps = static_cast<float>(text.eps)};
+}
+
+std::unique_ptr<Autoencoder> make_autoencoder(const Backend& backend, const Model& model, Part part,
+                                              const WeightOptions& options) {
+    if (part == Part::tiny_autoencoder) {
+        return std::make_unique<TinyAutoencoder>(backend, read_tiny_autoencoder_sizes(*model.tiny),
+                                                 *model.tiny, options);
+    }
+    return std::make_unique<Vae>(backend, read_vae_sizes(*model.vae), *model.vae, options);
 }
 
 Part encoding_part(const Model& model) {
@@ -122,31 +133,24 @@ Transformer& Parts::transformer() {
     return *transformer_;
 }
 
-Vae& Parts::vae() {
-    load(Part::vae, [&](const Backend& backend, const WeightOptions& weights) {
-        vae_ = std::make_unique<Vae>(backend, read_vae_sizes(*model_.vae), *model_.vae, weights);
+Autoencoder& Parts::autoencoder(Part part) {
+    auto& network = part == Part::tiny_autoencoder ? tiny_ : vae_;
+    load(part, [&](const Backend& backend, const WeightOptions& weights) {
+        network = make_autoencoder(backend, model_, part, weights);
     });
-    return *vae_;
-}
-
-TinyAutoencoder& Parts::tiny() {
-    load(Part::tiny_autoencoder, [&](const Backend& backend, const WeightOptions& weights) {
-        tiny_ = std::make_unique<TinyAutoencoder>(
-            backend, read_tiny_autoencoder_sizes(*model_.tiny), *model_.tiny, weights);
-    });
-    return *tiny_;
+    return *network;
 }
 
 HostTensor Parts::encode(const HostTensor& pixels) {
-    free_others(encoding_part(model_));
-    return encoding_part(model_) == Part::tiny_autoencoder ? tiny().encode(pixels)
-                                                           : vae().encode(pixels);
+    const Part part = encoding_part(model_);
+    free_others(part);
+    return autoencoder(part).encode(pixels);
 }
 
 HostTensor Parts::decode(const HostTensor& latents) {
-    free_others(decoding_part(model_));
-    return decoding_part(model_) == Part::tiny_autoencoder ? tiny().decode(latents)
-                                                           : vae().decode(latents);
+    const Part part = decoding_part(model_);
+    free_others(part);
+    return autoencoder(part).decode(latents);
 }
 
 std::string Parts::text_encoder_layout() {

@@ -7,10 +7,9 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "compute/backend.hpp"
+#include "models/autoencoder.hpp"
 #include "models/text_encoder.hpp"
-#include "models/tiny_autoencoder.hpp"
 #include "models/transformer.hpp"
-#include "models/vae.hpp"
 #include "networks/part.hpp"
 #include "pipeline/model.hpp"
 
@@ -37,6 +36,9 @@ using Placements = std::array<Placement, kAllParts.size()>;
 // How weights are to be held for a placement.
 WeightOptions weight_options(const LoadOptions& options, Placement placement);
 TextEncoderFacts text_encoder_facts(const TextConfig& text);
+// `part` is vae or tiny_autoencoder, and the model has it. Borrows backend and model.
+std::unique_ptr<Autoencoder> make_autoencoder(const Backend& backend, const Model& model, Part part,
+                                              const WeightOptions& options);
 
 // Which network makes latents of pictures: the autoencoder, where there is one.
 Part encoding_part(const Model& model);
@@ -62,8 +64,8 @@ class Parts {
     // Each loads its part if it is not there.
     TextEncoder& text_encoder();
     Transformer& transformer();
-    Vae& vae();
-    TinyAutoencoder& tiny();
+    Autoencoder& vae() { return autoencoder(Part::vae); }
+    Autoencoder& tiny() { return autoencoder(Part::tiny_autoencoder); }
     // By encoding_part and decoding_part, even a tiny one without others beside it.
     HostTensor encode(const HostTensor& pixels);
     HostTensor decode(const HostTensor& latents);
@@ -100,6 +102,7 @@ class Parts {
 
   private:
     static size_t index(Part part) { return static_cast<size_t>(part); }
+    Autoencoder& autoencoder(Part part);
     void free_others(Part part);
     template <typename Make>
     void load(Part part, const Make& make);
@@ -116,8 +119,7 @@ class Parts {
                              Placement::device};
     std::unique_ptr<TextEncoder> text_encoder_;
     std::unique_ptr<Transformer> transformer_;
-    std::unique_ptr<Vae> vae_;
-    std::unique_ptr<TinyAutoencoder> tiny_;
+    std::unique_ptr<Autoencoder> vae_, tiny_;
     const std::atomic<bool>* cancel_ = nullptr;
     std::function<void(Part)> on_load_;
     double load_seconds_ = 0;

@@ -58,10 +58,10 @@ void solve(std::vector<double>& a, std::vector<std::vector<double>>& columns, si
 
 }  // namespace
 
-HostTensor fit_preview(Vae& vae) {
-    const int64_t channels = 4 * vae.sizes().latent_channels;
+HostTensor fit_preview(Autoencoder& autoencoder) {
+    const int64_t channels = 4 * autoencoder.latent_channels();
     const HostTensor latents = draw_noise(Generator::cpu_f32, 1, kTokens, kTokens, channels);
-    const HostTensor decoded = vae.decode(latents);
+    const HostTensor decoded = autoencoder.decode(latents);
     const HostTensor tokens = to_tokens(latents);
     const auto n = static_cast<size_t>(channels + 1);
     constexpr size_t kOutputs = 3 * kPixels * kPixels;

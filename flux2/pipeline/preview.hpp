@@ -4,7 +4,7 @@
 
 #include <flux2/image.hpp>
 #include "base/host_tensor.hpp"
-#include "models/vae.hpp"
+#include "models/autoencoder.hpp"
 
 #include <cstdint>
 
@@ -14,7 +14,7 @@ constexpr int64_t kPreviewOutputs = 12;
 
 // The map [channels + 1, kPreviewOutputs]: for each of 2 x 2 pixels and 3 colours the weights of
 // the channels, then a constant. Decodes one small picture.
-HostTensor fit_preview(Vae& vae);
+HostTensor fit_preview(Autoencoder& autoencoder);
 
 // Tokens [channels, w * h] -> a picture of 2w x 2h pixels.
 Image draw_preview(const HostTensor& map, const HostTensor& tokens, int64_t w, int64_t h);

@@ -1,4 +1,4 @@
-#include "models/vae.hpp"
+#include "models/autoencoder.hpp"
 #include "pipeline/latents.hpp"
 
 #include <doctest/doctest.h>

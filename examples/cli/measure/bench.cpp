@@ -149,13 +149,12 @@ void bench_text_encoder(Session& s) {
     time_stage(s, "text encoder", encoder, [&] { return encoder.encode(ids, n_real); });
 }
 
-template <typename Network>
-void bench_autoencoder(Session& s, const std::string& name, Network& network, bool encodes) {
+void bench_autoencoder(Session& s, const std::string& name, Autoencoder& network) {
     const HostTensor latents =
         random_tensor({s.options.width / kPictureGrid, s.options.height / kPictureGrid,
-                       4 * network.sizes().latent_channels, 1});
+                       4 * network.latent_channels(), 1});
     time_stage(s, name + " decode", network, [&] { return network.decode(latents); });
-    if (encodes) {
+    if (network.has_encoder()) {
         const HostTensor pixels = random_tensor({s.options.width, s.options.height, 3, 1});
         time_stage(s, name + " encode", network, [&] { return network.encode(pixels); });
     }
@@ -164,14 +163,14 @@ void bench_autoencoder(Session& s, const std::string& name, Network& network, bo
 void bench_vae(Session& s) {
     const Checkpoint checkpoint = Checkpoint::open(s.options.files.vae, Part::vae);
     Vae vae(s.backend, read_vae_sizes(checkpoint), checkpoint, s.options.weights);
-    bench_autoencoder(s, "vae", vae, /*encodes=*/true);
+    bench_autoencoder(s, "vae", vae);
 }
 
 void bench_tiny(Session& s) {
     const Checkpoint checkpoint = Checkpoint::open(s.options.files.taesd, Part::tiny_autoencoder);
     TinyAutoencoder tiny(s.backend, read_tiny_autoencoder_sizes(checkpoint), checkpoint,
                          s.options.weights);
-    bench_autoencoder(s, "taesd", tiny, tiny.sizes().has_encoder);
+    bench_autoencoder(s, "taesd", tiny);
 }
 
 cxxopts::Options known_options() {

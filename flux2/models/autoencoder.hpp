@@ -1,0 +1,97 @@
+// What the autoencoders of FLUX.2 have in common: pictures <-> normalised latents, by one graph
+// that is kept while its direction and its shape stay the same.
+#pragma once
+
+#include "base/host_tensor.hpp"
+#include "compute/graph.hpp"
+#include "compute/ops/picture_ops.hpp"
+#include "compute/weights.hpp"
+#include "networks/part.hpp"
+#include "networks/sizes.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace flux2 {
+
+class Autoencoder {
+  public:
+    virtual ~Autoencoder();
+    Autoencoder(const Autoencoder&) = delete;
+    Autoencoder& operator=(const Autoencoder&) = delete;
+
+    int64_t latent_channels() const { return traits_.latent_channels; }
+    // Files of the tiny one may hold the decoder alone.
+    bool has_encoder() const { return traits_.has_encoder; }
+
+    // Pixels [w, h, 3] in -1..1, sides a multiple of 16 -> latents [w/16, h/16, 4 * latent
+    // channels], normalised. Throws bad_file without an encoder.
+    HostTensor encode(const HostTensor& pixels);
+    // Latents [w/16, h/16, 4 * latent channels] -> pixels [w, h, 3], not clamped.
+    HostTensor decode(const HostTensor& latents);
+
+    // Build the graph for a picture of w x h pixels ahead, or only lay it out when the backend
+    // measures.
+    void reserve_encode(int64_t w, int64_t h);
+    void reserve_decode(int64_t w, int64_t h);
+    // Of the last graph; release_buffers() gives that memory back.
+    MemoryUse compute_memory() const;
+    void release_buffers();
+    const WeightMemory& weight_memory() const { return weights_.memory(); }
+    // The current graph, for looking at its operations; null before the first call.
+    const Graph* graph() const;
+
+  protected:
+    struct Traits {
+        Part part;
+        int64_t latent_channels;
+        bool has_encoder;
+    };
+
+    // Throws bad_file. The backend and the checkpoint must outlive it.
+    Autoencoder(const Backend& backend, const Checkpoint& checkpoint,
+                const std::vector<ExpectedTensor>& tensors, const WeightOptions& options,
+                const Traits& traits);
+
+    Weights& weights() { return weights_; }
+    // To be called once all tensors are declared: chooses the form of the graph and loads them.
+    // `suits_cuda` as choose_picture_form says.
+    void load(bool suits_cuda);
+
+  private:
+    struct Plan;
+
+    // Of a graph whose input is w x h.
+    virtual size_t max_nodes(int64_t w, int64_t h) const = 0;
+    // Pixels [w, h, 3] -> [w/8, h/8, latent channels]
+    virtual ggml_tensor* encode_graph(Graph& g, ggml_tensor* pixels) const = 0;
+    // [w/8, h/8, latent channels] -> pixels [w, h, 3]
+    virtual ggml_tensor* decode_graph(Graph& g, ggml_tensor* latents) const = 0;
+    // Between what the graphs make and take and normalised latents [w/16, h/16, 4 * latent
+    // channels].
+    virtual void normalise(HostTensor& /*latents*/) const {}
+    virtual void denormalise(HostTensor& /*latents*/) const {}
+
+    Plan& plan_for(bool decoding, const std::array<int64_t, 4>& ne);
+    HostTensor compute(bool decoding, const HostTensor& input);
+
+    const Backend& backend_;
+    Traits traits_;
+    bool wants_f32_;
+    Weights weights_;
+    Form form_;
+    std::unique_ptr<Plan> plan_;
+};
+
+// A convolution of the network: name.weight and name.bias.
+Conv load_conv(Weights& w, const std::string& name);
+
+// 2x2 pixels become channels: [2w, 2h, c] <-> [w, h, 4c], channel c*4 + row*2 + column.
+HostTensor patchify(const HostTensor& x);
+HostTensor unpatchify(const HostTensor& x);
+
+}  // namespace flux2
