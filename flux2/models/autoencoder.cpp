@@ -6,8 +6,8 @@
 
 namespace flux2 {
 
-struct Autoencoder::Plan {
-    Plan(const Backend& backend, size_t max_nodes, const Form& form)
+struct Autoencoder::BuiltGraph {
+    BuiltGraph(const Backend& backend, size_t max_nodes, const Form& form)
         : graph(backend, max_nodes, form) {}
 
     Graph graph;
@@ -28,31 +28,31 @@ Autoencoder::~Autoencoder() = default;
 
 void Autoencoder::load(bool suits_cuda) {
     // Whoever asks for F32 does not want pixels in F16.
-    form_ = choose_picture_form(backend_, suits_cuda && !wants_f32_);
+    form_ = choose_feature_map_form(backend_, suits_cuda && !wants_f32_);
     weights_.load();
 }
 
-Autoencoder::Plan& Autoencoder::plan_for(bool decoding, const std::array<int64_t, 4>& ne) {
-    if (plan_ && plan_->decoding == decoding && plan_->input_ne == ne) {
-        return *plan_;
+Autoencoder::BuiltGraph& Autoencoder::graph_for(bool decoding, const std::array<int64_t, 4>& ne) {
+    if (built_ && built_->decoding == decoding && built_->input_ne == ne) {
+        return *built_;
     }
-    plan_.reset();  // gives its memory back first
-    auto plan = std::make_unique<Plan>(backend_, max_nodes(ne[0], ne[1]), form_);
-    plan->decoding = decoding;
-    plan->input_ne = ne;
-    Graph& g = plan->graph;
-    plan->input = g.input_f32("input", {ne[0], ne[1], ne[2]});
-    plan->output = decoding ? decode_graph(g, plan->input) : encode_graph(g, plan->input);
-    g.finish(plan->output);
-    plan_ = std::move(plan);
-    return *plan_;
+    built_.reset();  // gives its memory back first
+    auto built = std::make_unique<BuiltGraph>(backend_, max_nodes(ne[0], ne[1]), form_);
+    built->decoding = decoding;
+    built->input_ne = ne;
+    Graph& g = built->graph;
+    built->input = g.input_f32("input", {ne[0], ne[1], ne[2]});
+    built->output = decoding ? decode_graph(g, built->input) : encode_graph(g, built->input);
+    g.finish(built->output);
+    built_ = std::move(built);
+    return *built_;
 }
 
 HostTensor Autoencoder::compute(bool decoding, const HostTensor& input) {
-    Plan& plan = plan_for(decoding, input.ne);
-    plan.graph.set(plan.input, input.data);
-    plan.graph.compute();
-    return plan.graph.read(plan.output);
+    BuiltGraph& built = graph_for(decoding, input.ne);
+    built.graph.set(built.input, input.data);
+    built.graph.compute();
+    return built.graph.read(built.output);
 }
 
 HostTensor Autoencoder::encode(const HostTensor& pixels) {
@@ -78,23 +78,23 @@ HostTensor Autoencoder::decode(const HostTensor& latents) {
 }
 
 const Graph* Autoencoder::graph() const {
-    return plan_ ? &plan_->graph : nullptr;
+    return built_ ? &built_->graph : nullptr;
 }
 
 MemoryUse Autoencoder::compute_memory() const {
-    return plan_ ? plan_->graph.memory() : MemoryUse{};
+    return built_ ? built_->graph.memory() : MemoryUse{};
 }
 
 void Autoencoder::reserve_encode(int64_t w, int64_t h) {
-    plan_for(/*decoding=*/false, {w, h, 3, 1});
+    graph_for(/*decoding=*/false, {w, h, 3, 1});
 }
 
 void Autoencoder::reserve_decode(int64_t w, int64_t h) {
-    plan_for(/*decoding=*/true, {w / 8, h / 8, latent_channels(), 1});
+    graph_for(/*decoding=*/true, {w / 8, h / 8, latent_channels(), 1});
 }
 
 void Autoencoder::release_buffers() {
-    plan_.reset();
+    built_.reset();
 }
 
 Conv load_conv(Weights& w, const std::string& name) {

@@ -4,7 +4,7 @@
 
 #include "base/host_tensor.hpp"
 #include "compute/graph.hpp"
-#include "compute/ops/picture_ops.hpp"
+#include "compute/ops/feature_map_ops.hpp"
 #include "compute/weights.hpp"
 #include "networks/part.hpp"
 #include "networks/sizes.hpp"
@@ -59,11 +59,11 @@ class Autoencoder {
 
     Weights& weights() { return weights_; }
     // To be called once all tensors are declared: chooses the form of the graph and loads them.
-    // `suits_cuda` as choose_picture_form says.
+    // `suits_cuda` as choose_feature_map_form says.
     void load(bool suits_cuda);
 
   private:
-    struct Plan;
+    struct BuiltGraph;  // with its inputs
 
     // Of a graph whose input is w x h.
     virtual size_t max_nodes(int64_t w, int64_t h) const = 0;
@@ -76,7 +76,7 @@ class Autoencoder {
     virtual void normalise(HostTensor& /*latents*/) const {}
     virtual void denormalise(HostTensor& /*latents*/) const {}
 
-    Plan& plan_for(bool decoding, const std::array<int64_t, 4>& ne);
+    BuiltGraph& graph_for(bool decoding, const std::array<int64_t, 4>& ne);
     HostTensor compute(bool decoding, const HostTensor& input);
 
     const Backend& backend_;
@@ -84,7 +84,7 @@ class Autoencoder {
     bool wants_f32_;
     Weights weights_;
     Form form_;
-    std::unique_ptr<Plan> plan_;
+    std::unique_ptr<BuiltGraph> built_;
 };
 
 // A convolution of the network: name.weight and name.bias.

@@ -111,8 +111,8 @@ std::vector<float> attended_rows(int64_t n, const RealTokens& real) {
 
 }  // namespace
 
-struct TextEncoder::Plan {
-    Plan(const Backend& backend, size_t max_nodes, const Form& form, bool taps)
+struct TextEncoder::BuiltGraph {
+    BuiltGraph(const Backend& backend, size_t max_nodes, const Form& form, bool taps)
         : graph(backend, max_nodes, form, taps), keep_taps(taps) {}
 
     void add_inputs(TextFamily family, int64_t n_tokens) {
@@ -158,36 +158,37 @@ TextEncoder::TextEncoder(const Backend& backend, const TextEncoderSizes& sizes,
 
 TextEncoder::~TextEncoder() = default;
 
-TextEncoder::Plan& TextEncoder::plan_for(int64_t n, bool keep_taps) {
-    if (plan_ && plan_->n == n && plan_->keep_taps == keep_taps) {
-        return *plan_;
+TextEncoder::BuiltGraph& TextEncoder::graph_for(int64_t n, bool keep_taps) {
+    if (built_ && built_->n == n && built_->keep_taps == keep_taps) {
+        return *built_;
     }
-    plan_.reset();
-    auto plan =
-        std::make_unique<Plan>(backend_, 64 * (network_->layers.size() + 2), form_, keep_taps);
-    Graph& g = plan->graph;
+    built_.reset();
+    auto built = std::make_unique<BuiltGraph>(backend_, 64 * (network_->layers.size() + 2), form_,
+                                              keep_taps);
+    Graph& g = built->graph;
     if (weights_.streams()) {
         g.set_before_block([this](size_t i) { weights_.enter_block(i); });
     }
-    plan->add_inputs(sizes_.family, n);
+    built->add_inputs(sizes_.family, n);
     // Checkpoints have the rows of Mistral's queries and keys as llama.cpp does.
     const bool halves = sizes_.family == TextFamily::qwen3;
-    const Rope rope = rope_of_text(g, plan->pos, sizes_.head_dim, facts_.rope_theta, halves);
-    const LayerContext context{sizes_, facts_, rope, plan->mask, plan->attended};
+    const Rope rope = rope_of_text(g, built->pos, sizes_.head_dim, facts_.rope_theta, halves);
+    const LayerContext context{sizes_, facts_, rope, built->mask, built->attended};
 
-    ggml_tensor* x = g.tap("hidden_0", ggml_get_rows(g, network_->token_embd, plan->ids));
+    ggml_tensor* x = g.tap("hidden_0", ggml_get_rows(g, network_->token_embd, built->ids));
     for (size_t i = 0; i < network_->layers.size(); ++i) {
         x = g.tap("hidden_" + std::to_string(i + 1), layer(g, network_->layers[i], x, context));
         const auto number = static_cast<int64_t>(i + 1);
         if (std::find(facts_.layers.begin(), facts_.layers.end(), number) != facts_.layers.end()) {
             // Features of a token lie side by side: [hidden of the first layer, of the second].
-            plan->features = plan->features == nullptr ? x : ggml_concat(g, plan->features, x, 0);
+            built->features =
+                built->features == nullptr ? x : ggml_concat(g, built->features, x, 0);
         }
         g.end_block({x});
     }
-    g.finish(plan->features);
-    plan_ = std::move(plan);
-    return *plan_;
+    g.finish(built->features);
+    built_ = std::move(built);
+    return *built_;
 }
 
 HostTensor TextEncoder::encode(std::span<const int32_t> ids, int64_t n_real, Taps* taps) {
@@ -199,35 +200,35 @@ HostTensor TextEncoder::encode(std::span<const int32_t> ids, int64_t n_real, Tap
               " is not in a vocabulary of ", sizes_.vocabulary,
               "; tokenizer and text encoder do not belong together");
     }
-    Plan& plan = plan_for(n, taps != nullptr);
+    BuiltGraph& built = graph_for(n, taps != nullptr);
     std::vector<int32_t> positions(ids.size());
     for (size_t i = 0; i < positions.size(); ++i) {
         positions[i] = static_cast<int32_t>(i);
     }
-    plan.graph.set(plan.ids, ids);
-    plan.graph.set(plan.pos, positions);
+    built.graph.set(built.ids, ids);
+    built.graph.set(built.pos, positions);
     const RealTokens real = real_tokens(sizes_.family, n, n_real);
-    plan.graph.set(plan.mask, padding_mask(n, real));
-    if (plan.attended != nullptr) {
-        plan.graph.set(plan.attended, attended_rows(n, real));
+    built.graph.set(built.mask, padding_mask(n, real));
+    if (built.attended != nullptr) {
+        built.graph.set(built.attended, attended_rows(n, real));
     }
-    plan.graph.compute();
+    built.graph.compute();
     if (taps != nullptr) {
-        *taps = plan.graph.read_taps();
+        *taps = built.graph.read_taps();
     }
-    return plan.graph.read(plan.features);
+    return built.graph.read(built.features);
 }
 
 const Graph* TextEncoder::graph() const {
-    return plan_ ? &plan_->graph : nullptr;
+    return built_ ? &built_->graph : nullptr;
 }
 
 MemoryUse TextEncoder::compute_memory() const {
-    return plan_ ? plan_->graph.memory() : MemoryUse{};
+    return built_ ? built_->graph.memory() : MemoryUse{};
 }
 
 void TextEncoder::reserve(int64_t n) {
-    plan_for(n, /*keep_taps=*/false);
+    graph_for(n, /*keep_taps=*/false);
 }
 
 }  // namespace flux2

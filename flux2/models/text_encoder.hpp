@@ -50,9 +50,9 @@ class TextEncoder {
     const Graph* graph() const;
 
   private:
-    struct Plan;
+    struct BuiltGraph;  // with its inputs
 
-    Plan& plan_for(int64_t n, bool keep_taps);
+    BuiltGraph& graph_for(int64_t n, bool keep_taps);
 
     const Backend& backend_;
     TextEncoderSizes sizes_;
@@ -60,7 +60,7 @@ class TextEncoder {
     Weights weights_;
     Form form_;
     std::unique_ptr<TextEncoderNetwork> network_;
-    std::unique_ptr<Plan> plan_;
+    std::unique_ptr<BuiltGraph> built_;
 };
 
 }  // namespace flux2

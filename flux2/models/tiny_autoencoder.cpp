@@ -96,13 +96,13 @@ Zeros make_zeros(Graph& g, const TinyAutoencoderSizes& s) {
     return {g.constant("zeros", std::vector<float>(static_cast<size_t>(longest)))};
 }
 
-Picture block(Graph& g, const Block& w, const Zeros& zeros, Picture x) {
+FeatureMap block(Graph& g, const Block& w, const Zeros& zeros, FeatureMap x) {
     if (w.pool.widen != nullptr) {
-        const Picture wide = conv(g, zeros.bias_for(g, w.pool.widen), x);
-        const Picture pooled = group_norm_relu(g, w.pool.norm, wide, kPoolGroups, kPoolEps);
+        const FeatureMap wide = conv(g, zeros.bias_for(g, w.pool.widen), x);
+        const FeatureMap pooled = group_norm_relu(g, w.pool.norm, wide, kPoolGroups, kPoolEps);
         x = conv_add(g, zeros.bias_for(g, w.pool.narrow), pooled, x);
     }
-    Picture h = relu(g, conv(g, w.conv[0], x));
+    FeatureMap h = relu(g, conv(g, w.conv[0], x));
     h = relu(g, conv(g, w.conv[1], h));
     h = relu(g, conv_add(g, w.conv[2], h, x));
     g.end_block({h.tensor});
@@ -112,7 +112,7 @@ Picture block(Graph& g, const Block& w, const Zeros& zeros, Picture x) {
 // pixels [w, h, 3] in -1..1 -> [w/8, h/8, latent channels]
 ggml_tensor* encoder(Graph& g, const TinyNetwork& n, const Zeros& zeros, ggml_tensor* pixels) {
     const auto& e = n.encoder;
-    Picture x = conv(g, e.conv_in, from_planes(g, ggml_scale_bias(g, pixels, 0.5f, 0.5f)));
+    FeatureMap x = conv(g, e.conv_in, from_planes(g, ggml_scale_bias(g, pixels, 0.5f, 0.5f)));
     for (const Stage& stage : e.stages) {
         for (const Block& w : stage.blocks) {
             x = block(g, w, zeros, x);
@@ -128,7 +128,7 @@ ggml_tensor* encoder(Graph& g, const TinyNetwork& n, const Zeros& zeros, ggml_te
 ggml_tensor* decoder(Graph& g, const TinyNetwork& n, const Zeros& zeros, ggml_tensor* latents) {
     const auto& d = n.decoder;
     latents = ggml_scale(g, ggml_tanh(g, ggml_scale(g, latents, 1 / kClamp)), kClamp);
-    Picture x = relu(g, conv(g, d.conv_in, from_planes(g, latents)));
+    FeatureMap x = relu(g, conv(g, d.conv_in, from_planes(g, latents)));
     for (const Stage& stage : d.stages) {
         for (const Block& w : stage.blocks) {
             x = block(g, w, zeros, x);

@@ -118,7 +118,7 @@ struct CachedKv {
 };
 
 // Who attends to whom: the whole sequence is text, image, references.
-struct AttentionPlan {
+struct AttentionLayout {
     ReferenceMode mode;
     int64_t n_txt, n_img, n_ref;
     Rope rope;
@@ -140,24 +140,24 @@ ggml_tensor* tokens(Graph& g, ggml_tensor* x, int64_t first, int64_t n) {
 
 // Joint attention of a block -> [hidden, n]. `cached` is this block's place in the KV cache.
 ggml_tensor* attend(Graph& g, std::span<const Projected> parts, int64_t hidden,
-                    const AttentionPlan& plan, const CachedKv& cached) {
+                    const AttentionLayout& layout, const CachedKv& cached) {
     std::vector<HeadsPart> q, k, v;
     for (const Projected& part : parts) {
         q.push_back({heads(g, part, hidden, 0), part.q_norm});
         k.push_back({heads(g, part, hidden, 1), part.k_norm});
         v.push_back({heads(g, part, hidden, 2), nullptr});
     }
-    AttentionInput in = {.q = join_heads(g, q, &plan.rope),
-                         .k = join_heads(g, k, &plan.rope),
+    AttentionInput in = {.q = join_heads(g, q, &layout.rope),
+                         .k = join_heads(g, k, &layout.rope),
                          .v = join_heads(g, v, nullptr)};
-    if (plan.mode == ReferenceMode::cached) {
+    if (layout.mode == ReferenceMode::cached) {
         in.kept_k = cached.k;
         in.kept_v = cached.v;
     }
-    if (plan.mode == ReferenceMode::extract) {
-        in.n_main = plan.n_txt + plan.n_img;
-        g.expand(ggml_cpy(g, tokens(g, in.k, in.n_main, plan.n_ref), cached.k));
-        g.expand(ggml_cpy(g, tokens(g, in.v, in.n_main, plan.n_ref), cached.v));
+    if (layout.mode == ReferenceMode::extract) {
+        in.n_main = layout.n_txt + layout.n_img;
+        g.expand(ggml_cpy(g, tokens(g, in.k, in.n_main, layout.n_ref), cached.k));
+        g.expand(ggml_cpy(g, tokens(g, in.v, in.n_main, layout.n_ref), cached.v));
     }
     return attention(g, in);
 }
@@ -188,14 +188,15 @@ ggml_tensor* add_branches(Graph& g, const StreamWeights& w, ggml_tensor* x, ggml
 
 // Joint block: image and text keep their own weights and meet once, in attention.
 Streams double_block(Graph& g, const DoubleBlockWeights& w, Streams x, const StreamMod& img_mod,
-                     const StreamMod& txt_mod, const AttentionPlan& plan, const CachedKv& cached) {
+                     const StreamMod& txt_mod, const AttentionLayout& layout,
+                     const CachedKv& cached) {
     const auto project = [&](const StreamWeights& s, ggml_tensor* stream, const StreamMod& mod) {
         ggml_tensor* qkv = linear_activations(g, s.qkv, modulate(g, stream, mod.attn));
         return Projected{qkv, s.q_norm, s.k_norm};  // [3 * hidden, n]
     };
     // One sequence, text first.
     const Projected parts[] = {project(w.txt, x.txt, txt_mod), project(w.img, x.img, img_mod)};
-    ggml_tensor* attn = attend(g, parts, x.txt->ne[0], plan, cached);  // [hidden, n]
+    ggml_tensor* attn = attend(g, parts, x.txt->ne[0], layout, cached);  // [hidden, n]
 
     // Each stream takes its own columns home.
     const int64_t n_txt = x.txt->ne[1];
@@ -206,11 +207,12 @@ Streams double_block(Graph& g, const DoubleBlockWeights& w, Streams x, const Str
 
 // Attention and MLP side by side from one projection. x [hidden, n].
 ggml_tensor* single_block(Graph& g, const SingleBlockWeights& w, ggml_tensor* x,
-                          const ModSpans& mod, const AttentionPlan& plan, const CachedKv& cached) {
+                          const ModSpans& mod, const AttentionLayout& layout,
+                          const CachedKv& cached) {
     const int64_t hidden = x->ne[0];
     ggml_tensor* p = linear_activations(g, w.linear1, modulate(g, x, mod));
     const Projected part = {p, w.q_norm, w.k_norm};  // [3 * hidden + 2 * mlp, n]
-    ggml_tensor* attn = attend(g, std::span(&part, 1), hidden, plan, cached);  // [hidden, n]
+    ggml_tensor* attn = attend(g, std::span(&part, 1), hidden, layout, cached);  // [hidden, n]
     ggml_tensor* mlp = ggml_view_2d(g, p, p->ne[0] - 3 * hidden, p->ne[1], p->nb[1],
                                     ggml_row_size(p->type, 3 * hidden));  // [2 * mlp, n]
     ggml_tensor* joined = gated_half(g, mlp, attn);                       // [hidden + mlp, n]
@@ -224,7 +226,7 @@ struct StepMods {
 };
 
 StepMods step_mods(Graph& g, const TransformerNetwork& n, ggml_tensor* vec, ggml_tensor* vec_zero,
-                   const AttentionPlan& plan) {
+                   const AttentionLayout& layout) {
     const int64_t hidden = vec->ne[0];
     const auto project = [&](ggml_tensor* lin, ggml_tensor* v) {
         return linear(g, lin, ggml_silu(g, v));
@@ -232,18 +234,19 @@ StepMods step_mods(Graph& g, const TransformerNetwork& n, ggml_tensor* vec, ggml
     ggml_tensor* img = project(n.mod_img, vec);
     ggml_tensor* txt = project(n.mod_txt, vec);
     ggml_tensor* single = project(n.mod_single, vec);
-    const int64_t n_img = plan.mode == ReferenceMode::joint ? plan.n_img + plan.n_ref : plan.n_img;
+    const int64_t n_img =
+        layout.mode == ReferenceMode::joint ? layout.n_img + layout.n_ref : layout.n_img;
     StepMods mods;
     mods.img = {{{n_img, mod_chunks(g, img, hidden, 0)}}, {{n_img, mod_chunks(g, img, hidden, 3)}}};
-    mods.txt = {{{plan.n_txt, mod_chunks(g, txt, hidden, 0)}},
-                {{plan.n_txt, mod_chunks(g, txt, hidden, 3)}}};
-    mods.single = {{plan.n_txt + n_img, mod_chunks(g, single, hidden, 0)}};
-    if (plan.mode == ReferenceMode::extract) {
+    mods.txt = {{{layout.n_txt, mod_chunks(g, txt, hidden, 0)}},
+                {{layout.n_txt, mod_chunks(g, txt, hidden, 3)}}};
+    mods.single = {{layout.n_txt + n_img, mod_chunks(g, single, hidden, 0)}};
+    if (layout.mode == ReferenceMode::extract) {
         ggml_tensor* img_zero = project(n.mod_img, vec_zero);
         ggml_tensor* single_zero = project(n.mod_single, vec_zero);
-        mods.img.attn.push_back({plan.n_ref, mod_chunks(g, img_zero, hidden, 0)});
-        mods.img.mlp.push_back({plan.n_ref, mod_chunks(g, img_zero, hidden, 3)});
-        mods.single.push_back({plan.n_ref, mod_chunks(g, single_zero, hidden, 0)});
+        mods.img.attn.push_back({layout.n_ref, mod_chunks(g, img_zero, hidden, 0)});
+        mods.img.mlp.push_back({layout.n_ref, mod_chunks(g, img_zero, hidden, 3)});
+        mods.single.push_back({layout.n_ref, mod_chunks(g, single_zero, hidden, 0)});
     }
     return mods;
 }
@@ -299,28 +302,28 @@ ggml_tensor* final_layer(Graph& g, const TransformerNetwork& n, ggml_tensor* z, 
 // The whole network -> velocity of the image tokens [channels, n_img]. `cache` has a place per
 // block, or is empty when references take part like other tokens.
 ggml_tensor* forward(Graph& g, const TransformerNetwork& n, const Inputs& in,
-                     const AttentionPlan& attn, const std::vector<CachedKv>& cache) {
+                     const AttentionLayout& layout, const std::vector<CachedKv>& cache) {
     ggml_tensor* vec = g.tap("vec", condition(g, n, in, in.time));
     ggml_tensor* vec_zero = in.time_zero == nullptr ? nullptr : condition(g, n, in, in.time_zero);
-    const StepMods mods = step_mods(g, n, vec, vec_zero, attn);
+    const StepMods mods = step_mods(g, n, vec, vec_zero, layout);
     const auto cached = [&](size_t block) { return cache.empty() ? CachedKv{} : cache[block]; };
 
     Streams x = {.img = g.tap("img_in", linear(g, n.img_in, in.img)),
                  .txt = g.tap("txt_in", linear(g, n.txt_in, in.txt))};
     for (size_t i = 0; i < n.double_blocks.size(); ++i) {
-        x = double_block(g, n.double_blocks[i], x, mods.img, mods.txt, attn, cached(i));
+        x = double_block(g, n.double_blocks[i], x, mods.img, mods.txt, layout, cached(i));
         g.tap("double_" + std::to_string(i) + ".0", x.txt);
         g.tap("double_" + std::to_string(i) + ".1", x.img);
         g.end_block({x.txt, x.img});
     }
     ggml_tensor* z = ggml_concat(g, x.txt, x.img, 1);  // [hidden, n]
     for (size_t i = 0; i < n.single_blocks.size(); ++i) {
-        z = single_block(g, n.single_blocks[i], z, mods.single, attn,
+        z = single_block(g, n.single_blocks[i], z, mods.single, layout,
                          cached(n.double_blocks.size() + i));
         g.tap("single_" + std::to_string(i), z);
         g.end_block({z});
     }
-    return final_layer(g, n, columns(g, z, attn.n_txt, attn.n_img), vec);
+    return final_layer(g, n, columns(g, z, layout.n_txt, layout.n_img), vec);
 }
 
 // Uploads the inputs of a step, without the text.
@@ -359,8 +362,8 @@ struct Transformer::KvCache {
     TensorBuffer buffer;
 };
 
-struct Transformer::Plan {
-    Plan(const Backend& backend, size_t max_nodes, const Form& form, bool taps)
+struct Transformer::BuiltGraph {
+    BuiltGraph(const Backend& backend, size_t max_nodes, const Form& form, bool taps)
         : graph(backend, max_nodes, form, taps), keep_taps(taps) {}
 
     Graph graph;
@@ -387,34 +390,34 @@ Transformer::Transformer(const Backend& backend, const TransformerSizes& sizes,
 
 Transformer::~Transformer() = default;
 
-Transformer::Plan& Transformer::plan_for(const TransformerShape& shape, bool keep_taps) {
-    if (plan_ && plan_->shape == shape && plan_->keep_taps == keep_taps) {
-        return *plan_;
+Transformer::BuiltGraph& Transformer::graph_for(const TransformerShape& shape, bool keep_taps) {
+    if (built_ && built_->shape == shape && built_->keep_taps == keep_taps) {
+        return *built_;
     }
     if (shape.mode == ReferenceMode::extract) {
         prepare_cache(shape.n_ref);
     }
     check(shape.mode != ReferenceMode::cached || (cache_ && cache_->n_ref == shape.n_ref),
           ErrorKind::internal, "no keys and values of these references are kept");
-    plan_.reset();  // gives its memory back first
+    built_.reset();  // gives its memory back first
     const size_t n_blocks = network_->double_blocks.size() + network_->single_blocks.size();
-    auto plan = std::make_unique<Plan>(backend_, 256 * (n_blocks + 4), form_, keep_taps);
-    plan->shape = shape;
-    Graph& g = plan->graph;
+    auto built = std::make_unique<BuiltGraph>(backend_, 256 * (n_blocks + 4), form_, keep_taps);
+    built->shape = shape;
+    Graph& g = built->graph;
     if (weights_.streams()) {
         g.set_before_block([this](size_t i) { weights_.enter_block(i); });
     }
     const int64_t n_own_ref = shape.mode == ReferenceMode::cached ? 0 : shape.n_ref;
-    plan->in = declare_inputs(g, sizes_, shape.mode, shape.n_img, n_own_ref, shape.n_txt);
-    const AttentionPlan attn{
+    built->in = declare_inputs(g, sizes_, shape.mode, shape.n_img, n_own_ref, shape.n_txt);
+    const AttentionLayout layout{
         shape.mode, shape.n_txt, shape.n_img, n_own_ref,
-        rope_of_axes(g, plan->in.pos, sizes_.head_dim, static_cast<float>(sizes_.rope_theta))};
-    plan->velocity =
-        forward(g, *network_, plan->in, attn,
+        rope_of_axes(g, built->in.pos, sizes_.head_dim, static_cast<float>(sizes_.rope_theta))};
+    built->velocity =
+        forward(g, *network_, built->in, layout,
                 shape.mode == ReferenceMode::joint ? std::vector<CachedKv>() : cache_->blocks);
-    g.finish(plan->velocity);
-    plan_ = std::move(plan);
-    return *plan_;
+    g.finish(built->velocity);
+    built_ = std::move(built);
+    return *built_;
 }
 
 HostTensor Transformer::predict(const TransformerInput& input, ReferenceMode mode, Taps* taps) {
@@ -425,18 +428,19 @@ HostTensor Transformer::predict(const TransformerInput& input, ReferenceMode mod
           ErrorKind::bad_argument, "the transformer takes ", s.channels,
           " latent channels and text features ", s.text_width, " wide, not ", input.img.ne[0],
           " and ", input.txt->ne[0], "; use the text encoder and autoencoder made for it");
-    Plan& plan = plan_for({mode, input.img.ne[1], n_ref, input.txt->ne[1]}, taps != nullptr);
-    Graph& g = plan.graph;
-    feed(g, plan.in, input, mode);
-    if (plan.txt != input.txt) {
-        g.set(plan.in.txt, input.txt->data);
-        plan.txt = input.txt;
+    BuiltGraph& built =
+        graph_for({mode, input.img.ne[1], n_ref, input.txt->ne[1]}, taps != nullptr);
+    Graph& g = built.graph;
+    feed(g, built.in, input, mode);
+    if (built.txt != input.txt) {
+        g.set(built.in.txt, input.txt->data);
+        built.txt = input.txt;
     }
     g.compute();
     if (taps != nullptr) {
         *taps = g.read_taps();
     }
-    return g.read(plan.velocity);
+    return g.read(built.velocity);
 }
 
 // Makes room for the keys and values of n_ref reference tokens.
@@ -444,7 +448,7 @@ void Transformer::prepare_cache(int64_t n_ref) {
     if (cache_ && cache_->n_ref == n_ref) {
         return;
     }
-    plan_.reset();  // it may point into the old cache
+    built_.reset();  // it may point into the old cache
     const TransformerSizes& s = sizes_;
     const auto n_blocks = static_cast<size_t>(s.n_double + s.n_single);
     cache_ = std::make_unique<KvCache>();
@@ -467,15 +471,15 @@ void Transformer::prepare_cache(int64_t n_ref) {
 }
 
 void Transformer::reserve(const TransformerShape& shape) {
-    plan_for(shape, /*keep_taps=*/false);
+    graph_for(shape, /*keep_taps=*/false);
 }
 
 const Graph* Transformer::graph() const {
-    return plan_ ? &plan_->graph : nullptr;
+    return built_ ? &built_->graph : nullptr;
 }
 
 MemoryUse Transformer::compute_memory() const {
-    MemoryUse use = plan_ ? plan_->graph.memory() : MemoryUse{};
+    MemoryUse use = built_ ? built_->graph.memory() : MemoryUse{};
     const uint64_t kept = cache_ ? cache_->buffer.bytes : 0;
     return use += backend_.is_cpu() ? MemoryUse{0, kept} : MemoryUse{kept, 0};
 }

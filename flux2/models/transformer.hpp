@@ -74,10 +74,10 @@ class Transformer {
     const Graph* graph() const;
 
   private:
-    struct Plan;  // a built graph with its inputs
+    struct BuiltGraph;  // with its inputs
     struct KvCache;
 
-    Plan& plan_for(const TransformerShape& shape, bool keep_taps);
+    BuiltGraph& graph_for(const TransformerShape& shape, bool keep_taps);
     void prepare_cache(int64_t n_ref);
 
     const Backend& backend_;
@@ -86,7 +86,7 @@ class Transformer {
     Form form_;
     std::unique_ptr<TransformerNetwork> network_;
     std::unique_ptr<KvCache> cache_;
-    std::unique_ptr<Plan> plan_;
+    std::unique_ptr<BuiltGraph> built_;
 };
 
 // The sinusoidal embedding of a time or guidance value: 128 cosines, then 128 sines.

@@ -123,27 +123,27 @@ void load_decoder(Weights& w, const VaeSizes& s, VaeNetwork& n) {
 
 // ---- Graph ----
 
-Picture resnet(Graph& g, const Resnet& w, const Picture& x) {
+FeatureMap resnet(Graph& g, const Resnet& w, const FeatureMap& x) {
     const bool widens = w.shortcut.weight != nullptr;
-    Picture skip = x;
+    FeatureMap skip = x;
     if (widens) {
         skip = conv(g, w.shortcut, x);
         // Nobody needs x afterwards, so the norm may overwrite it: this is where memory peaks.
         g.expand(skip.tensor);
     }
-    Picture h = conv(g, w.conv1, group_norm_silu(g, w.norm1, x, /*in_place=*/widens));
+    FeatureMap h = conv(g, w.conv1, group_norm_silu(g, w.norm1, x, /*in_place=*/widens));
     h = conv_add(g, w.conv2, group_norm_silu(g, w.norm2, h), skip);
     g.end_block({h.tensor});
     return h;
 }
 
-Picture attention_block(Graph& g, const Attention& w, const Picture& x) {
-    const Picture y = group_norm(g, w.norm, x);
-    const Picture o = pixel_attention(g, conv(g, w.q, y), conv(g, w.k, y), conv(g, w.v, y));
+FeatureMap attention_block(Graph& g, const Attention& w, const FeatureMap& x) {
+    const FeatureMap y = group_norm(g, w.norm, x);
+    const FeatureMap o = pixel_attention(g, conv(g, w.q, y), conv(g, w.k, y), conv(g, w.v, y));
     return conv_add(g, w.proj_out, o, x);
 }
 
-Picture mid(Graph& g, const Mid& w, Picture x) {
+FeatureMap mid(Graph& g, const Mid& w, FeatureMap x) {
     x = resnet(g, w.block_1, x);
     x = attention_block(g, w.attn_1, x);
     return resnet(g, w.block_2, x);
@@ -152,7 +152,7 @@ Picture mid(Graph& g, const Mid& w, Picture x) {
 // pixels [w, h, 3] -> the means [w/8, h/8, latent channels]
 ggml_tensor* encoder(Graph& g, const VaeNetwork& n, ggml_tensor* pixels) {
     const auto& e = n.encoder;
-    Picture x = conv(g, e.conv_in, from_planes(g, pixels));
+    FeatureMap x = conv(g, e.conv_in, from_planes(g, pixels));
     for (const Level& level : e.down) {
         for (const Resnet& block : level.blocks) {
             x = resnet(g, block, x);
@@ -173,7 +173,7 @@ ggml_tensor* encoder(Graph& g, const VaeNetwork& n, ggml_tensor* pixels) {
 // latents [w/8, h/8, latent channels] -> [w, h, 3]
 ggml_tensor* decoder(Graph& g, const VaeNetwork& n, ggml_tensor* latents) {
     const auto& d = n.decoder;
-    Picture x = conv(g, d.post_quant_conv, from_planes(g, latents));
+    FeatureMap x = conv(g, d.post_quant_conv, from_planes(g, latents));
     x = mid(g, d.mid, conv(g, d.conv_in, x));
     for (size_t level = d.up.size(); level-- > 0;) {
         for (const Resnet& block : d.up[level].blocks) {

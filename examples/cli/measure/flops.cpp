@@ -1,6 +1,6 @@
 #include "measure/flops.hpp"
 
-#include "compute/plain/picture_nodes.hpp"
+#include "compute/plain/feature_map_nodes.hpp"
 #include "compute/plain/token_nodes.hpp"
 
 #include <optional>

@@ -2,7 +2,7 @@
 
 #include "base/check.hpp"
 #include "common/random_values.hpp"
-#include "compute/ops/picture_ops.hpp"
+#include "compute/ops/feature_map_ops.hpp"
 #include "compute/ops/token_ops.hpp"
 #include "verify/layout_check.hpp"
 
@@ -58,7 +58,7 @@ class Trial {
         return tensor;
     }
 
-    Picture picture(const Shape& planes, float size = 1) {
+    FeatureMap feature_map(const Shape& planes, float size = 1) {
         return from_planes(graph_, input(planes, size));
     }
 
@@ -289,11 +289,11 @@ Conv random_conv(Trial& t, int64_t size, int64_t in, int64_t out) {
     return {t.input({size, size, in, out}, 0.1f, GGML_TYPE_F16), t.input({out, 1, 1, 1})};
 }
 
-void add_picture_cases(std::vector<Case>& cases) {
+void add_feature_map_cases(std::vector<Case>& cases) {
     const auto add = [&](const char* name, const char* shape, const Shape& planes, float size,
-                         const std::function<Picture(Trial&, const Picture&)>& build) {
+                         const std::function<FeatureMap(Trial&, const FeatureMap&)>& build) {
         const auto build_planes = [=](Trial& t) {
-            const Picture x = t.picture(planes, size);
+            const FeatureMap x = t.feature_map(planes, size);
             return to_planes(t.graph(), build(t, x));
         };
         // ggml rounds pixels to F16, which ends at 65504.
@@ -301,7 +301,7 @@ void add_picture_cases(std::vector<Case>& cases) {
             {name, shape, build_planes, size > 1 ? Operations::cpu : Operations::stock});
     };
     const auto conv_to = [](int64_t size, int64_t in, int64_t out) {
-        return [=](Trial& t, const Picture& x) {
+        return [=](Trial& t, const FeatureMap& x) {
             return conv(t.graph(), random_conv(t, size, in, out), x);
         };
     };
@@ -311,24 +311,24 @@ void add_picture_cases(std::vector<Case>& cases) {
     add("conv", "3x3, 64 to 256", {50, 11, 64, 1}, 1, conv_to(3, 64, 256));
     add("conv", "1x1, 64 to 32", {5, 7, 64, 1}, 1, conv_to(1, 64, 32));
     add("conv", "huge values", {20, 20, 64, 1}, 1e5f, conv_to(3, 64, 64));
-    add("conv_add", "odd", {19, 13, 64, 1}, 1, [](Trial& t, const Picture& x) {
-        const Picture skip = conv(t.graph(), random_conv(t, 1, 64, 64), x);
+    add("conv_add", "odd", {19, 13, 64, 1}, 1, [](Trial& t, const FeatureMap& x) {
+        const FeatureMap skip = conv(t.graph(), random_conv(t, 1, 64, 64), x);
         return conv_add(t.graph(), random_conv(t, 3, 64, 64), x, skip);
     });
-    add("conv_down", "even", {38, 22, 64, 1}, 1, [](Trial& t, const Picture& x) {
+    add("conv_down", "even", {38, 22, 64, 1}, 1, [](Trial& t, const FeatureMap& x) {
         return conv_down(t.graph(), random_conv(t, 3, 64, 64), x);
     });
-    add("conv_down_centred", "even", {38, 22, 64, 1}, 1, [](Trial& t, const Picture& x) {
-        const Picture y = conv(t.graph(), random_conv(t, 1, 64, 64), x);
+    add("conv_down_centred", "even", {38, 22, 64, 1}, 1, [](Trial& t, const FeatureMap& x) {
+        const FeatureMap y = conv(t.graph(), random_conv(t, 1, 64, 64), x);
         return conv_down_centred(t.graph(), random_conv(t, 3, 64, 64), y);
     });
-    add("conv_up", "odd", {19, 11, 64, 1}, 1, [](Trial& t, const Picture& x) {
+    add("conv_up", "odd", {19, 11, 64, 1}, 1, [](Trial& t, const FeatureMap& x) {
         return conv_up(t.graph(), random_conv(t, 3, 64, 64), x);
     });
     const auto norm_of = [](int64_t channels) {
-        return [=](Trial& t, const Picture& x) {
+        return [=](Trial& t, const FeatureMap& x) {
             // A convolution first: norms read what convolutions write.
-            const Picture y = conv(t.graph(), random_conv(t, 1, 64, channels), x);
+            const FeatureMap y = conv(t.graph(), random_conv(t, 1, 64, channels), x);
             const Shape ne = {channels, 1, 1, 1};
             return group_norm_silu(t.graph(), {t.input(ne), t.input(ne)}, y);
         };
@@ -339,18 +339,18 @@ void add_picture_cases(std::vector<Case>& cases) {
     add("group_norm_silu", "3 in a group", {37, 23, 64, 1}, 1, norm_of(96));
     add("group_norm_silu", "6 in a group", {19, 13, 64, 1}, 1, norm_of(192));
     add("group_norm_silu", "12 in a group", {9, 7, 64, 1}, 1, norm_of(384));
-    add("group_norm_relu", "4 groups", {19, 13, 64, 1}, 1, [](Trial& t, const Picture& x) {
-        const Picture y = conv(t.graph(), random_conv(t, 1, 64, 256), x);
+    add("group_norm_relu", "4 groups", {19, 13, 64, 1}, 1, [](Trial& t, const FeatureMap& x) {
+        const FeatureMap y = conv(t.graph(), random_conv(t, 1, 64, 256), x);
         const Shape ne = {256, 1, 1, 1};
         return group_norm_relu(t.graph(), {t.input(ne), t.input(ne)}, y, 4, 1e-5f);
     });
-    add("relu", "odd", {19, 13, 64, 1}, 1, [](Trial& t, const Picture& x) {
+    add("relu", "odd", {19, 13, 64, 1}, 1, [](Trial& t, const FeatureMap& x) {
         return relu(t.graph(), conv(t.graph(), random_conv(t, 1, 64, 64), x));
     });
-    add("pixel_attention", "odd", {17, 19, 64, 1}, 1, [](Trial& t, const Picture& x) {
+    add("pixel_attention", "odd", {17, 19, 64, 1}, 1, [](Trial& t, const FeatureMap& x) {
         const auto y = [&] { return conv(t.graph(), random_conv(t, 1, 64, 64), x); };
-        const Picture q = y();
-        const Picture k = y();
+        const FeatureMap q = y();
+        const FeatureMap k = y();
         return pixel_attention(t.graph(), q, k, y());
     });
 }
@@ -361,7 +361,7 @@ std::vector<Case> all_cases() {
     add_scaled_weights_case(cases);
     add_heads_cases(cases);
     add_attention_cases(cases);
-    add_picture_cases(cases);
+    add_feature_map_cases(cases);
     return cases;
 }
 

@@ -2,7 +2,7 @@
 
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/values.hpp"
-#include "compute/plain/picture_nodes.hpp"
+#include "compute/plain/feature_map_nodes.hpp"
 
 #include <algorithm>
 #include <array>

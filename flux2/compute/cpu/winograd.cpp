@@ -4,7 +4,7 @@
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/panels.hpp"
 #include "compute/cpu/values.hpp"
-#include "compute/plain/picture_nodes.hpp"
+#include "compute/plain/feature_map_nodes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -115,7 +115,7 @@ void transform_filter(ggml_tensor* dst, int ith, int nth, void*) {
 // ---- Second node: the convolution ----
 
 // Some tiles and some panels of output channels: the piece of work of one thread at a time.
-struct Job {
+struct TileWork {
     int64_t first_tile, n_tiles;
     int64_t first_panel, n_panels;
 };
@@ -142,10 +142,10 @@ class Convolution {
     // pixel do not compete for the same lines of the cache.
     static constexpr int64_t kGap = 16;
 
-    void run(const Job& job);
+    void run(const TileWork& work);
     void gather(int64_t tile, std::array<const float*, kPoints>& pixels) const;
     void transform_input(int64_t tile, float* to);
-    void transform_output(const Job& job, int64_t tile, const float* from);
+    void transform_output(const TileWork& work, int64_t tile, const float* from);
     void write(int64_t pixel, int64_t channel, const Lanes& value);
 
     ggml_tensor* dst_;  // [out, w, h]
@@ -154,7 +154,7 @@ class Convolution {
     const ggml_tensor* bias_;
     const ggml_tensor* skip_;  // may be null
     int64_t scale_, n_in_, n_out_, tiles_across_, n_tiles_;
-    std::vector<float> zeros_;                 // a pixel outside the picture
+    std::vector<float> zeros_;                 // a pixel outside the feature map
     std::unique_ptr<float[]> input_, output_;  // [36][tile][in], [36][tile][out]
     int64_t in_width_ = 0, in_stride_ = 0;     // of a tile, of a point
     int64_t out_width_ = 0, out_stride_ = 0;
@@ -184,34 +184,34 @@ void Convolution::run(int ith, int nth) {
     for (int64_t i = ith; i < n_strips * n_slices; i += nth) {
         const int64_t tile = i / n_slices * strip;
         const int64_t panel = i % n_slices * slice;
-        const Job job{.first_tile = tile,
-                      .n_tiles = std::min(strip, n_tiles_ - tile),
-                      .first_panel = panel,
-                      .n_panels = std::min(slice, n_panels - panel)};
-        if (job.n_tiles > 0 && job.n_panels > 0) {
-            run(job);
+        const TileWork work{.first_tile = tile,
+                            .n_tiles = std::min(strip, n_tiles_ - tile),
+                            .first_panel = panel,
+                            .n_panels = std::min(slice, n_panels - panel)};
+        if (work.n_tiles > 0 && work.n_panels > 0) {
+            run(work);
         }
     }
 }
 
-void Convolution::run(const Job& job) {
-    for (int64_t i = 0; i < job.n_tiles; ++i) {
-        transform_input(job.first_tile + i, input_.get() + i * in_width_);
+void Convolution::run(const TileWork& work) {
+    for (int64_t i = 0; i < work.n_tiles; ++i) {
+        transform_input(work.first_tile + i, input_.get() + i * in_width_);
     }
     const int64_t panel_size = n_in_ * kPanel;
     for (int64_t point = 0; point < kPoints; ++point) {
         multiply({.a = input_.get() + point * in_stride_,
                   .a_stride = in_width_,
-                  .n_rows = job.n_tiles,
+                  .n_rows = work.n_tiles,
                   .n_inner = n_in_,
-                  .b = values(filter_) + (point * filter_->ne[2] + job.first_panel) * panel_size,
+                  .b = values(filter_) + (point * filter_->ne[2] + work.first_panel) * panel_size,
                   .b_stride = panel_size,
-                  .n_panels = job.n_panels,
+                  .n_panels = work.n_panels,
                   .c = output_.get() + point * out_stride_,
                   .c_stride = out_width_});
     }
-    for (int64_t i = 0; i < job.n_tiles; ++i) {
-        transform_output(job, job.first_tile + i, output_.get() + i * out_width_);
+    for (int64_t i = 0; i < work.n_tiles; ++i) {
+        transform_output(work, work.first_tile + i, output_.get() + i * out_width_);
     }
 }
 
@@ -248,13 +248,13 @@ void Convolution::transform_input(int64_t tile, float* to) {
     }
 }
 
-void Convolution::transform_output(const Job& job, int64_t tile, const float* from) {
+void Convolution::transform_output(const TileWork& work, int64_t tile, const float* from) {
     const int64_t left = tile % tiles_across_ * kOut;
     const int64_t top = tile / tiles_across_ * kOut;
     const int64_t n_x = std::min<int64_t>(kOut, dst_->ne[1] - left);
     const int64_t n_y = std::min<int64_t>(kOut, dst_->ne[2] - top);
-    const int64_t first = job.first_panel * kPanel;
-    const int64_t end = std::min(n_out_, first + job.n_panels * kPanel);
+    const int64_t first = work.first_panel * kPanel;
+    const int64_t end = std::min(n_out_, first + work.n_panels * kPanel);
     for (int64_t channel = first; channel < end; channel += kLanes) {
         Lanes m[kPoints], lines[kIn * kOut], y[kOut * kOut];
         for (int64_t i = 0; i < kPoints; ++i) {

@@ -9,7 +9,7 @@
 
 namespace flux2::cuda {
 
-// Pictures are [h][w][channels], channels fastest. y = conv(x) + bias + skip.
+// Feature maps are [h][w][channels], channels fastest. y = conv(x) + bias + skip.
 //
 // With size 3 there are zeros around x; with stride 2 on its right and at its bottom only, and y
 // is half as wide and high as x (rounded down). With scale 2 every pixel of x counts as 2x2 pixels.
@@ -37,7 +37,7 @@ bool conv_takes(const ConvArgs& args);
 // All pointers must be aligned to 16 bytes. cudaErrorInvalidValue unless conv_takes the sizes.
 cudaError_t conv(const ConvArgs& args, cudaStream_t stream);
 
-// Channels of a picture that conv reads: filled up with zeros to a multiple of 8.
+// Channels of a feature map that conv reads: filled up with zeros to a multiple of 8.
 constexpr int padded_channels(int channels) {
     return (channels + 7) / 8 * 8;
 }

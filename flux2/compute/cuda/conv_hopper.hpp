@@ -1,5 +1,5 @@
 // The convolution of compute/cuda/conv.hpp for Hopper alone (H100, H200), built for sm_90a. One
-// warp keeps the copy engine busy, which fetches rectangles of the picture and knows about the
+// warp keeps the copy engine busy, which fetches rectangles of the feature map and knows about the
 // zeros around it; eight others multiply.
 #pragma once
 

@@ -5,7 +5,7 @@
 #include "compute/cuda/group_norm.hpp"
 #include "compute/cuda/pixels.hpp"
 #include "compute/cuda/token_ops.hpp"
-#include "compute/plain/picture_nodes.hpp"
+#include "compute/plain/feature_map_nodes.hpp"
 #include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
@@ -172,7 +172,7 @@ cudaError_t run_attention(const Context& context, const ggml_tensor* y) {
                : attention(args, context.stream);
 }
 
-// ---- Pictures ----
+// ---- Feature maps ----
 
 static_assert(kScale == own::kHalfScale);
 static_assert(kNormGroups == own::kNormGroups && kNormEps == own::kNormEps);

@@ -1,4 +1,4 @@
-// F16 ends at 65504, and pictures inside the autoencoder go beyond. What a convolution reads is
+// F16 ends at 65504, and values inside the autoencoder go beyond. What a convolution reads is
 // therefore kept in F16 as the value times kScale; its result is multiplied back.
 #pragma once
 

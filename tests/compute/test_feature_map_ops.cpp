@@ -1,8 +1,8 @@
-// Both forms of every operation on pictures must agree, and small cases with numbers worked out by
-// hand.
+// Both forms of every operation on feature maps must agree, and small cases with numbers worked out
+// by hand.
 #include "compute/cpu/lanes.hpp"
-#include "compute/ops/picture_ops.hpp"
-#include "compute/plain/picture_nodes.hpp"
+#include "compute/ops/feature_map_ops.hpp"
+#include "compute/plain/feature_map_nodes.hpp"
 #include "compute/plain/token_nodes.hpp"
 
 #include <doctest/doctest.h>
@@ -34,10 +34,10 @@ class Workbench {
         constants_.emplace_back(tensor, values);
         return tensor;
     }
-    Picture picture(std::array<int64_t, 4> ne, const Values& values) {
+    FeatureMap feature_map(std::array<int64_t, 4> ne, const Values& values) {
         return from_planes(graph_, constant(GGML_TYPE_F32, ne, values));
     }
-    HostTensor compute(const Picture& result) {
+    HostTensor compute(const FeatureMap& result) {
         ggml_tensor* output = to_planes(graph_, result);
         graph_.finish(output);
         for (const auto& [tensor, values] : constants_) {
@@ -98,7 +98,7 @@ const std::vector<Case> kCases = {
     {33, 30, 33, 17, 3, GGML_TYPE_F32}, {12, 10, 600, 32, 2, GGML_TYPE_F16},
 };
 
-using ConvOp = std::function<Picture(Workbench&, const Conv&, const Picture& x)>;
+using ConvOp = std::function<FeatureMap(Workbench&, const Conv&, const FeatureMap& x)>;
 
 HostTensor run_conv(const Case& c, int64_t size, Operations operations, const ConvOp& op) {
     const bool stock = operations == Operations::stock;
@@ -108,7 +108,7 @@ HostTensor run_conv(const Case& c, int64_t size, Operations operations, const Co
     const Conv w{bench.constant(stock ? GGML_TYPE_F32 : c.type, {size, size, c.in, c.out},
                                 random_values(n * c.out, 1, 0, 1 / std::sqrt(float(n)))),
                  bench.constant(GGML_TYPE_F32, {c.out, 1, 1, 1}, random_values(c.out, 2))};
-    const Picture x = bench.picture({c.w, c.h, c.in, 1}, random_values(c.w * c.h * c.in, 3));
+    const FeatureMap x = bench.feature_map({c.w, c.h, c.in, 1}, random_values(c.w * c.h * c.in, 3));
     return bench.compute(op(bench, w, x));
 }
 
@@ -128,21 +128,21 @@ void compare_convs(int64_t size, int64_t least, const ConvOp& op) {
 }
 
 TEST_CASE("both forms of a convolution agree") {
-    const ConvOp op = [](Workbench& b, const Conv& w, const Picture& x) {
+    const ConvOp op = [](Workbench& b, const Conv& w, const FeatureMap& x) {
         return conv(b.graph(), w, x);
     };
     compare_convs(1, 1, op);
     compare_convs(3, 1, op);
 }
 
-TEST_CASE("both forms of a convolution added to a picture agree") {
-    const ConvOp op = [](Workbench& b, const Conv& w, const Picture& x) {
+TEST_CASE("both forms of a convolution added to a feature map agree") {
+    const ConvOp op = [](Workbench& b, const Conv& w, const FeatureMap& x) {
         const bool stock = b.graph().form().operations == Operations::stock;
         const int64_t width = x.tensor->ne[stock ? 0 : 1];
         const int64_t height = x.tensor->ne[stock ? 1 : 2];
         const int64_t out = w.bias->ne[0];
-        const Picture skip =
-            b.picture({width, height, out, 1}, random_values(width * height * out, 4));
+        const FeatureMap skip =
+            b.feature_map({width, height, out, 1}, random_values(width * height * out, 4));
         return conv_add(b.graph(), w, x, skip);
     };
     compare_convs(1, 1, op);
@@ -150,13 +150,13 @@ TEST_CASE("both forms of a convolution added to a picture agree") {
 }
 
 TEST_CASE("both forms of a halving convolution agree") {
-    compare_convs(3, 2, [](Workbench& b, const Conv& w, const Picture& x) {
+    compare_convs(3, 2, [](Workbench& b, const Conv& w, const FeatureMap& x) {
         return conv_down(b.graph(), w, x);
     });
 }
 
-TEST_CASE("both forms of a convolution of the doubled picture agree") {
-    compare_convs(3, 1, [](Workbench& b, const Conv& w, const Picture& x) {
+TEST_CASE("both forms of a convolution of the doubled feature map agree") {
+    compare_convs(3, 1, [](Workbench& b, const Conv& w, const FeatureMap& x) {
         return conv_up(b.graph(), w, x);
     });
 }
@@ -171,7 +171,7 @@ TEST_CASE("a convolution of counted pixels gives the sums under the filter") {
             bench.constant(GGML_TYPE_F32, {3, 3, 1, 1}, {1, 0, 0, 0, 0, 2, 0, 0, 0}),
             bench.constant(GGML_TYPE_F32, {1, 1, 1, 1}, {0.5f}),
         };
-        const Picture x = bench.picture({3, 2, 1, 1}, {1, 2, 3, 4, 5, 6});
+        const FeatureMap x = bench.feature_map({3, 2, 1, 1}, {1, 2, 3, 4, 5, 6});
         const HostTensor y = bench.compute(conv(bench.graph(), w, x));
         const Values expected = {4.5f, 6.5f, 0.5f, 10.5f, 13.5f, 2.5f};
         REQUIRE(y.data.size() == expected.size());
@@ -187,7 +187,7 @@ struct NormCase {
     float mean;
 };
 
-using NormOp = std::function<Picture(Graph&, const GroupNorm&, const Picture& x)>;
+using NormOp = std::function<FeatureMap(Graph&, const GroupNorm&, const FeatureMap& x)>;
 
 HostTensor run_norm(const NormCase& c, Operations operations, const NormOp& op) {
     Workbench bench(operations, c.n_threads);
@@ -195,18 +195,18 @@ HostTensor run_norm(const NormCase& c, Operations operations, const NormOp& op) 
         bench.constant(GGML_TYPE_F32, {c.channels, 1, 1, 1}, random_values(c.channels, 5)),
         bench.constant(GGML_TYPE_F32, {c.channels, 1, 1, 1}, random_values(c.channels, 6)),
     };
-    const Picture x =
-        bench.picture({c.w, c.h, c.channels, 1}, random_values(c.w * c.h * c.channels, 7, c.mean));
+    const FeatureMap x = bench.feature_map({c.w, c.h, c.channels, 1},
+                                           random_values(c.w * c.h * c.channels, 7, c.mean));
     return bench.compute(op(bench.graph(), w, x));
 }
 
 TEST_CASE("both forms of a group norm agree") {
     const std::vector<NormOp> ops = {
-        [](Graph& g, const GroupNorm& w, const Picture& x) { return group_norm(g, w, x); },
-        [](Graph& g, const GroupNorm& w, const Picture& x) { return group_norm_silu(g, w, x); },
-        [](Graph& g, const GroupNorm& w, const Picture& x) {
+        [](Graph& g, const GroupNorm& w, const FeatureMap& x) { return group_norm(g, w, x); },
+        [](Graph& g, const GroupNorm& w, const FeatureMap& x) { return group_norm_silu(g, w, x); },
+        [](Graph& g, const GroupNorm& w, const FeatureMap& x) {
             // In place of something the graph may overwrite, unlike its input.
-            const Picture copy{ggml_cont(g, x.tensor)};
+            const FeatureMap copy{ggml_cont(g, x.tensor)};
             return group_norm_silu(g, w, copy, /*in_place=*/true);
         },
     };
@@ -227,7 +227,7 @@ HostTensor run_attention(int64_t w, int64_t h, int64_t channels, int n_threads,
     Workbench bench(operations, n_threads);
     const auto part = [&](unsigned seed) {
         // Scores of some 4 standard deviations: one key in many counts.
-        return bench.picture({w, h, channels, 1}, random_values(w * h * channels, seed, 0, 2));
+        return bench.feature_map({w, h, channels, 1}, random_values(w * h * channels, seed, 0, 2));
     };
     return bench.compute(pixel_attention(bench.graph(), part(8), part(9), part(10)));
 }
@@ -262,8 +262,8 @@ TEST_CASE("nodes of our own can be told apart in every form, whatever they are c
         Graph& g = bench.graph();
         const Conv w{bench.constant(GGML_TYPE_F16, {3, 3, 8, 8}, {}),
                      bench.constant(GGML_TYPE_F32, {8, 1, 1, 1}, {})};
-        const Picture y = conv(g, w, bench.picture({4, 4, 8, 1}, {}));
-        ggml_set_name(y.tensor, "picture");
+        const FeatureMap y = conv(g, w, bench.feature_map({4, 4, 8, 1}, {}));
+        ggml_set_name(y.tensor, "feature map");
         CHECK(operation_of(y.tensor) == &own::kConv);
         CHECK(y.tensor->src[1]->src[0] == w.weight);
         CHECK(has_plain_form(y.tensor) == (operations == Operations::cuda));
@@ -274,8 +274,8 @@ TEST_CASE("nodes of our own can be told apart in every form, whatever they are c
         CHECK(operation_name(sum) == "ADD");
     }
     Workbench bench(Operations::cpu, 1);
-    const Picture x = bench.picture({4, 4, 8, 1}, {});
-    const Picture z = pixel_attention(bench.graph(), x, x, x);
+    const FeatureMap x = bench.feature_map({4, 4, 8, 1}, {});
+    const FeatureMap z = pixel_attention(bench.graph(), x, x, x);
     CHECK(operation_of(z.tensor->src[0]) == &own::kAttention);
     CHECK(params_of<own::AttentionParams>(z.tensor->src[0]).n_keys == 4 * 4);
 }

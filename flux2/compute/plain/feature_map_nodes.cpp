@@ -1,4 +1,4 @@
-#include "compute/plain/picture_nodes.hpp"
+#include "compute/plain/feature_map_nodes.hpp"
 
 #include "compute/plain/rows.hpp"
 

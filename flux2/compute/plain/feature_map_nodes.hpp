@@ -1,7 +1,7 @@
-// Operations on pictures as nodes of our own (compute/plain/own_node). For each there are its
-// parameters and what makes a node of it in any form; the plain form is in picture_nodes.cpp.
-// Pictures are [channels, w, h]: in F32, or, as what the plain form of a convolution reads, in F16
-// times kHalfScale.
+// Operations on feature maps as nodes of our own (compute/plain/own_node). For each there are its
+// parameters and what makes a node of it in any form; the plain form is in feature_map_nodes.cpp.
+// Feature maps are [channels, w, h]: in F32, or, as what the plain form of a convolution reads, in
+// F16 times kHalfScale.
 #pragma once
 
 #include "compute/plain/own_node.hpp"
@@ -12,14 +12,14 @@
 
 namespace flux2::own {
 
-// F16 ends at 65504, and pictures inside the autoencoder go beyond.
+// F16 ends at 65504, and values inside the autoencoder go beyond.
 constexpr float kHalfScale = 1.0f / 64;
 
 constexpr int kNormGroups = 32;
 constexpr float kNormEps = 1e-6f;
 
-// Planes [w, h, channels] in F32 <-> pictures. What convolutions read has channels in eights; those
-// that are added are zero.
+// Planes [w, h, channels] in F32 <-> feature maps. What convolutions read has channels in eights;
+// those that are added are zero.
 extern const OwnOperation kPlanesToHalf;
 ggml_tensor* planes_to_half(Graph& g, ggml_tensor* planes);
 extern const OwnOperation kPixelsToPlanes;

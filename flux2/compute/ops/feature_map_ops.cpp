@@ -1,11 +1,11 @@
-#include "compute/ops/picture_ops.hpp"
+#include "compute/ops/feature_map_ops.hpp"
 
 #include "compute/cpu/attention.hpp"
 #include "compute/cpu/direct_conv.hpp"
 #include "compute/cpu/group_norm.hpp"
 #include "compute/cpu/winograd.hpp"
 #include "compute/ops/token_ops.hpp"
-#include "compute/plain/picture_nodes.hpp"
+#include "compute/plain/feature_map_nodes.hpp"
 #include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ bool is_for_cuda(const Graph& g) {
     return g.form().operations == Operations::cuda;
 }
 
-// ---- Over ggml's operations; pictures are [w, h, channels] ----
+// ---- Over ggml's operations; feature maps are [w, h, channels] ----
 
 ggml_tensor* per_channel(Graph& g, ggml_tensor* v) {
     return ggml_reshape_4d(g, v, 1, 1, v->ne[0], 1);
@@ -56,7 +56,7 @@ ggml_tensor* stock_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tens
     return ggml_reshape_3d(g, ggml_cont(g, ggml_transpose(g, y)), q->ne[0], q->ne[1], q->ne[2]);
 }
 
-// ---- On CPUs; pictures are [channels, w, h] ----
+// ---- On CPUs; feature maps are [channels, w, h] ----
 
 ggml_tensor* cpu_conv(Graph& g, const Conv& w, ggml_tensor* x, ggml_tensor* skip = nullptr) {
     return w.weight->ne[0] == 1 ? cpu::direct_conv(g, w.weight, w.bias, x, skip, /*stride=*/1)
@@ -71,7 +71,7 @@ ggml_tensor* cpu_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor
     return ggml_reshape_3d(g, y, q->ne[0], q->ne[1], q->ne[2]);
 }
 
-// ---- On NVIDIA GPUs; pictures are [channels, w, h] ----
+// ---- On NVIDIA GPUs; feature maps are [channels, w, h] ----
 
 // What a convolution reads.
 ggml_tensor* as_half(Graph& g, ggml_tensor* x) {
@@ -84,8 +84,8 @@ ggml_tensor* as_f32(Graph& g, ggml_tensor* x) {
                : ggml_scale(g, ggml_cast(g, x, GGML_TYPE_F32), 1 / own::kHalfScale);
 }
 
-Picture cuda_conv(Graph& g, const Conv& w, const Picture& x, ggml_tensor* skip,
-                  own::ConvParams params) {
+FeatureMap cuda_conv(Graph& g, const Conv& w, const FeatureMap& x, ggml_tensor* skip,
+                     own::ConvParams params) {
     params.size = static_cast<int32_t>(w.weight->ne[0]);
     return {own::conv(g,
                       {.x = as_half(g, x.tensor),
@@ -124,33 +124,33 @@ ggml_tensor* cuda_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tenso
 
 }  // namespace
 
-Form choose_picture_form(const Backend& backend, bool suits_cuda) {
+Form choose_feature_map_form(const Backend& backend, bool suits_cuda) {
     const Operations best = backend.operations();
     return {.operations = best == Operations::cuda && !suits_cuda ? Operations::stock : best};
 }
 
-Picture from_planes(Graph& g, ggml_tensor* planes) {
+FeatureMap from_planes(Graph& g, ggml_tensor* planes) {
     if (is_for_cuda(g)) {
         return {own::planes_to_half(g, planes)};
     }
     return {is_stock(g) ? planes : ggml_cont(g, ggml_permute(g, planes, 1, 2, 0, 3))};
 }
 
-ggml_tensor* to_planes(Graph& g, const Picture& x) {
+ggml_tensor* to_planes(Graph& g, const FeatureMap& x) {
     if (is_for_cuda(g)) {
         return own::pixels_to_planes(g, as_f32(g, x.tensor));
     }
     return is_stock(g) ? x.tensor : ggml_cont(g, ggml_permute(g, x.tensor, 2, 0, 1, 3));
 }
 
-Picture conv(Graph& g, const Conv& w, const Picture& x) {
+FeatureMap conv(Graph& g, const Conv& w, const FeatureMap& x) {
     if (is_for_cuda(g)) {
         return cuda_conv(g, w, x, nullptr, {});
     }
     return {is_stock(g) ? stock_conv(g, w, x.tensor) : cpu_conv(g, w, x.tensor)};
 }
 
-Picture conv_add(Graph& g, const Conv& w, const Picture& x, const Picture& skip) {
+FeatureMap conv_add(Graph& g, const Conv& w, const FeatureMap& x, const FeatureMap& skip) {
     if (is_for_cuda(g)) {
         return cuda_conv(g, w, x, skip.tensor, {});
     }
@@ -158,7 +158,7 @@ Picture conv_add(Graph& g, const Conv& w, const Picture& x, const Picture& skip)
                         : cpu_conv(g, w, x.tensor, skip.tensor)};
 }
 
-Picture conv_down(Graph& g, const Conv& w, const Picture& x) {
+FeatureMap conv_down(Graph& g, const Conv& w, const FeatureMap& x) {
     constexpr int kStride = 2;
     if (is_for_cuda(g)) {
         return cuda_conv(g, w, x, nullptr, {.stride = kStride});
@@ -167,9 +167,9 @@ Picture conv_down(Graph& g, const Conv& w, const Picture& x) {
                         : cpu::direct_conv(g, w.weight, w.bias, x.tensor, nullptr, kStride)};
 }
 
-// A row and a column of zeros before the picture move its pixels under the filter's centre; those
+// A row and a column of zeros before x move its pixels under the filter's centre; those
 // behind it are not reached then.
-Picture conv_down_centred(Graph& g, const Conv& w, const Picture& x) {
+FeatureMap conv_down_centred(Graph& g, const Conv& w, const FeatureMap& x) {
     constexpr int kStride = 2;
     if (is_stock(g)) {
         ggml_tensor* padded = ggml_pad_ext(g, x.tensor, 1, 0, 1, 0, 0, 0, 0, 0);
@@ -179,7 +179,7 @@ Picture conv_down_centred(Graph& g, const Conv& w, const Picture& x) {
     return conv_down(g, w, {padded});
 }
 
-Picture conv_up(Graph& g, const Conv& w, const Picture& x) {
+FeatureMap conv_up(Graph& g, const Conv& w, const FeatureMap& x) {
     constexpr int kScale = 2;
     if (is_for_cuda(g)) {
         return cuda_conv(g, w, x, nullptr, {.scale = kScale});
@@ -189,7 +189,7 @@ Picture conv_up(Graph& g, const Conv& w, const Picture& x) {
                 : cpu::winograd_conv(g, w.weight, w.bias, x.tensor, nullptr, kScale)};
 }
 
-Picture group_norm(Graph& g, const GroupNorm& w, const Picture& x) {
+FeatureMap group_norm(Graph& g, const GroupNorm& w, const FeatureMap& x) {
     if (is_for_cuda(g)) {
         return {own::group_norm(g, {x.tensor, w.weight, w.bias}, {})};
     }
@@ -197,7 +197,7 @@ Picture group_norm(Graph& g, const GroupNorm& w, const Picture& x) {
                         : cpu::group_norm(g, w.weight, w.bias, x.tensor, {})};
 }
 
-Picture group_norm_silu(Graph& g, const GroupNorm& w, const Picture& x, bool in_place) {
+FeatureMap group_norm_silu(Graph& g, const GroupNorm& w, const FeatureMap& x, bool in_place) {
     if (is_for_cuda(g)) {
         return {own::group_norm(g, {x.tensor, w.weight, w.bias}, {.silu = true})};
     }
@@ -209,16 +209,18 @@ Picture group_norm_silu(Graph& g, const GroupNorm& w, const Picture& x, bool in_
                      : ggml_silu(g, stock_group_norm(g, w, x.tensor))};
 }
 
-Picture group_norm_relu(Graph& g, const GroupNorm& w, const Picture& x, int n_groups, float eps) {
+FeatureMap group_norm_relu(Graph& g, const GroupNorm& w, const FeatureMap& x, int n_groups,
+                           float eps) {
     ggml_tensor* y = stock_group_norm(g, w, to_planes(g, x), n_groups, eps);
     return from_planes(g, ggml_relu(g, y));
 }
 
-Picture relu(Graph& g, const Picture& x) {
+FeatureMap relu(Graph& g, const FeatureMap& x) {
     return {ggml_relu(g, as_f32(g, x.tensor))};
 }
 
-Picture pixel_attention(Graph& g, const Picture& q, const Picture& k, const Picture& v) {
+FeatureMap pixel_attention(Graph& g, const FeatureMap& q, const FeatureMap& k,
+                           const FeatureMap& v) {
     if (is_for_cuda(g)) {
         ggml_tensor* y = cuda_attention(g, q.tensor, k.tensor, v.tensor);
         return {ggml_reshape_3d(g, y, q.tensor->ne[0], q.tensor->ne[1], q.tensor->ne[2])};
