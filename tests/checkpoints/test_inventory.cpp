@@ -1,5 +1,6 @@
 #include "checkpoints/inventory.hpp"
 #include "formats/gguf_writer.hpp"
+#include "support/published_sizes.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -110,14 +111,7 @@ const VaeSizes kVae = {.latent_channels = 32,
 // The numbers of tensors and parameters below are those of the published checkpoints.
 
 TEST_CASE("the inventory of klein 4B has its tensors and parameters") {
-    const auto tensors = tensor_list(TransformerSizes{.hidden = 3072,
-                                                      .head_dim = 128,
-                                                      .mlp = 9216,
-                                                      .text_width = 7680,
-                                                      .channels = 128,
-                                                      .n_double = 5,
-                                                      .n_single = 20,
-                                                      .guidance = false});
+    const auto tensors = tensor_list(kKlein4b);
     CHECK(tensors.size() == 149);
     CHECK(parameters(tensors) == 3'875'544'576);
 }
@@ -150,14 +144,7 @@ TEST_CASE("the inventory of dev has its tensors and parameters") {
 
 TEST_CASE("the inventory of Qwen3-4B has its tensors and parameters") {
     // Its output matrix is the embedding, so there is none of its own.
-    const auto tensors = without(tensor_list(TextEncoderSizes{.hidden = 2560,
-                                                              .ffn = 9728,
-                                                              .head_dim = 128,
-                                                              .n_head = 32,
-                                                              .n_head_kv = 8,
-                                                              .n_layers = 36,
-                                                              .vocabulary = 151936}),
-                                 "output.weight");
+    const auto tensors = without(tensor_list(kQwen3_4b), "output.weight");
     CHECK(tensors.size() == 398);
     CHECK(parameters(tensors) == 4'022'468'096);
 }

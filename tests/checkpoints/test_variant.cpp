@@ -1,4 +1,5 @@
 #include "checkpoints/variant.hpp"
+#include "support/published_sizes.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -100,16 +101,8 @@ TEST_CASE("defaults are the reference's") {
 }
 
 TEST_CASE("published sizes have their names") {
-    const TransformerSizes sizes{.hidden = 3072,
-                                 .head_dim = 128,
-                                 .mlp = 9216,
-                                 .text_width = 7680,
-                                 .channels = 128,
-                                 .n_double = 5,
-                                 .n_single = 20,
-                                 .guidance = false};
-    CHECK(display_name(Variant::klein, sizes) == "FLUX.2 klein 4B");
-    CHECK(display_name(Variant::base, sizes) == "FLUX.2 klein base 4B");
+    CHECK(display_name(Variant::klein, test::kKlein4b) == "FLUX.2 klein 4B");
+    CHECK(display_name(Variant::base, test::kKlein4b) == "FLUX.2 klein base 4B");
 }
 
 }  // namespace

@@ -189,32 +189,9 @@ TEST_CASE("F32 holds exactly the values of a bf16 source") {
     }
 }
 
-// A transformer whose rows fit every type: hidden 256, values with both signs.
 fs::path write_wide_transformer(const test::TemporaryFolder& folder) {
-    const TransformerSizes sizes{.hidden = 256,
-                                 .head_dim = 64,
-                                 .mlp = 256,
-                                 .text_width = 256,
-                                 .channels = 128,
-                                 .n_double = 1,
-                                 .n_single = 1,
-                                 .guidance = false};
-    std::vector<TestTensor> tensors;
-    uint32_t state = 1;
-    for (const ExpectedTensor& expected : tensor_list(sizes)) {
-        std::vector<float> values(static_cast<size_t>(expected.shape.elements()));
-        for (float& value : values) {
-            state = state * 1664525u + 1013904223u;
-            value = static_cast<float>(static_cast<int32_t>(state)) / 2e10f;
-        }
-        const auto n_dims = static_cast<size_t>(expected.shape.n_dims);
-        tensors.push_back({expected.name,
-                           {expected.shape.ne.begin(), expected.shape.ne.begin() + n_dims},
-                           test::bytes_of(values),
-                           TensorType::f32});
-    }
     const fs::path file = folder / "wide.safetensors";
-    test::write_file(file, test::safetensors_of(tensors));
+    test::write_file(file, test::safetensors_of(test::wide_transformer(/*n_single=*/1)));
     return file;
 }
 

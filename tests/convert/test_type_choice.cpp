@@ -1,5 +1,6 @@
 // Expected types are read off the rules of city96's ComfyUI-GGUF (transformer) and llama.cpp's
 // quantizer (text encoder), not off our code.
+#include "support/published_sizes.hpp"
 #include "support/support.hpp"
 #include "type_choice.hpp"
 
@@ -11,14 +12,7 @@ namespace flux2::convert {
 namespace {
 
 using enum TensorType;
-
-const TextEncoderSizes kQwen3_4b = {.hidden = 2560,
-                                    .ffn = 9728,
-                                    .head_dim = 128,
-                                    .n_head = 32,
-                                    .n_head_kv = 8,
-                                    .n_layers = 36,
-                                    .vocabulary = 151936};
+using test::kQwen3_4b;
 
 TypeRequest request(const std::string& type, const std::vector<std::string>& overrides = {}) {
     TypeRequest result;

@@ -34,18 +34,10 @@ TensorDirectory parse(std::span<const std::byte> bytes) {
     return parse_gguf("model.gguf", bytes);
 }
 
-// Checks that the bytes are refused as broken, without a large allocation, and that the message
-// names the file and these words.
 void check_refused(std::span<const std::byte> bytes,
                    std::initializer_list<std::string_view> words = {}) {
-    const AllocationWatch watch;
-    const auto error = error_of([&] { parse(bytes); });
-    CHECK(watch.largest() < 1'000'000);
-    CHECK(error.kind == ErrorKind::bad_file);
-    CHECK(error.message.starts_with("model.gguf"));
-    for (const std::string_view word : words) {
-        CHECK_MESSAGE(error.mentions(word), error.message << " should mention " << word);
-    }
+    test::check_refused(
+        "model.gguf", 1'000'000, [&] { parse(bytes); }, words);
 }
 
 ByteWriter header(uint64_t n_tensors, uint64_t n_keys, uint32_t version = 3) {
@@ -239,11 +231,7 @@ TEST_CASE("a good GGUF file gives its metadata and tensors") {
 
     REQUIRE(directory.tensors.size() == 3);
     const TensorInfo& matrix = directory.tensors[0];
-    CHECK(matrix.name == "matrix");
-    CHECK(matrix.type == TensorType::f32);
-    CHECK(matrix.shape.n_dims == 2);
-    CHECK(matrix.shape.ne == std::array<int64_t, 4>{3, 2, 1, 1});
-    CHECK(matrix.bytes.size() == 24);
+    check_tensor(matrix, "matrix", TensorType::f32, {3, 2}, 24);
     CHECK(matrix.bytes.data() == file.bytes().data() + data_start);
     const TensorInfo& blocks = directory.tensors[1];
     CHECK(blocks.type == TensorType::q8_0);

@@ -12,18 +12,10 @@ TensorDirectory parse(std::span<const std::byte> bytes) {
     return parse_safetensors("weights.safetensors", bytes);
 }
 
-// Checks that the bytes are refused as broken, without a large allocation, and that the message
-// names the file and these words.
 void check_refused(std::span<const std::byte> bytes,
                    std::initializer_list<std::string_view> words = {}) {
-    const AllocationWatch watch;
-    const auto error = error_of([&] { parse(bytes); });
-    CHECK(watch.largest() < 1'000'000 + 2 * bytes.size());
-    CHECK(error.kind == ErrorKind::bad_file);
-    CHECK(error.message.starts_with("weights.safetensors"));
-    for (const std::string_view word : words) {
-        CHECK_MESSAGE(error.mentions(word), error.message << " should mention " << word);
-    }
+    test::check_refused(
+        "weights.safetensors", 1'000'000 + 2 * bytes.size(), [&] { parse(bytes); }, words);
 }
 
 void check_header_refused(std::string_view header,
@@ -62,11 +54,7 @@ TEST_CASE("a good file gives its tensors, in ggml's order of dimensions") {
 
     REQUIRE(directory.tensors.size() == 5);
     const TensorInfo& matrix = directory.tensors[0];
-    CHECK(matrix.name == "matrix");
-    CHECK(matrix.type == TensorType::f32);
-    CHECK(matrix.shape.n_dims == 2);
-    CHECK(matrix.shape.ne == std::array<int64_t, 4>{3, 2, 1, 1});
-    CHECK(matrix.bytes.size() == 24);
+    check_tensor(matrix, "matrix", TensorType::f32, {3, 2}, 24);
     CHECK(matrix.bytes.data() == file.data() + 8 + header.size());
 
     const TensorInfo& conv = directory.tensors[1];

@@ -23,15 +23,7 @@ namespace flux2 {
 namespace {
 
 namespace fs = std::filesystem;
-using test::plain_conv;
-using test::plain_group_norm;
-using test::plain_map;
-using test::plain_sum;
-using test::plain_unpatchify;
-using test::plain_upscale;
-using test::PlainWeights;
-using test::Planes;
-using test::planes_of;
+using namespace test;
 
 // ---- The network once more; layers are numbered as in taesd.py ----
 
@@ -159,10 +151,10 @@ std::string diffusers(const std::string& name) {
     return name.substr(0, 8) + "layers." + std::to_string(layer) + name.substr(end);
 }
 
-fs::path write_tiny(const test::TemporaryFolder& folder, const Rename& rename,
+fs::path write_tiny(const TemporaryFolder& folder, const Rename& rename,
                     const std::string& name = "taef2.safetensors",
                     TensorType type = TensorType::f32) {
-    test::write_file(folder / name, test::safetensors_of(weights().under(rename, type)));
+    write_file(folder / name, safetensors_of(weights().under(rename, type)));
     return folder / name;
 }
 
@@ -187,10 +179,10 @@ double tolerance(const Planes& expected) {
 }
 
 TEST_CASE("the tiny autoencoder decodes as its layers say, under every naming and in both forms") {
-    const HostTensor latents = test::some_picture(3, 2, 4 * kLatent, 4.0f);
+    const HostTensor latents = some_picture(3, 2, 4 * kLatent, 4.0f);
     const Planes expected = plain_decode(latents);
     REQUIRE(spread(expected) > 0.3);
-    const test::TemporaryFolder folder;
+    const TemporaryFolder folder;
     for (const Rename& rename :
          {Rename(same), Rename(decoder_only), Rename(bare), Rename(comfy), Rename(diffusers)}) {
         for (const bool stock : {false, true}) {
@@ -204,10 +196,10 @@ TEST_CASE("the tiny autoencoder decodes as its layers say, under every naming an
 }
 
 TEST_CASE("the tiny autoencoder encodes as its layers say, under every naming and in both forms") {
-    const HostTensor pixels = test::some_picture(48, 32, 3, 1.0f);
+    const HostTensor pixels = some_picture(48, 32, 3, 1.0f);
     const Planes expected = plain_encode(pixels);
     REQUIRE(spread(expected) > 0.3);
-    const test::TemporaryFolder folder;
+    const TemporaryFolder folder;
     for (const Rename& rename : {Rename(same), Rename(comfy), Rename(diffusers)}) {
         for (const bool stock : {false, true}) {
             with_network(write_tiny(folder, rename), stock, [&](TinyAutoencoder& tiny) {
@@ -239,10 +231,10 @@ TEST_CASE("the published sizes give the parameters that its layers have") {
 
 // ---- What is wrong with a file ----
 
-test::CaughtError refused(const std::vector<test::TestTensor>& tensors) {
-    const test::TemporaryFolder folder;
-    test::write_file(folder / "x.safetensors", test::safetensors_of(tensors));
-    return test::error_of([&] {
+CaughtError refused(const std::vector<TestTensor>& tensors) {
+    const TemporaryFolder folder;
+    write_file(folder / "x.safetensors", safetensors_of(tensors));
+    return error_of([&] {
         const Checkpoint checkpoint = Checkpoint::open(folder / "x.safetensors");
         const Backend backend("CPU");
         TinyAutoencoder tiny(backend, read_tiny_autoencoder_sizes(checkpoint), checkpoint);
@@ -261,9 +253,9 @@ TEST_CASE("a tensor that is missing or of another shape is named") {
         CHECK(error.mentions("missing"));
     }
     auto tensors = weights().under(same);
-    for (test::TestTensor& tensor : tensors) {
+    for (TestTensor& tensor : tensors) {
         if (tensor.name == "decoder.9.conv.2.weight") {
-            tensor = test::counting_tensor(tensor.name, {3, 3, kWidth, kWidth - 1});
+            tensor = counting_tensor(tensor.name, {3, 3, kWidth, kWidth - 1});
         }
     }
     const auto error = refused(tensors);
@@ -273,20 +265,20 @@ TEST_CASE("a tensor that is missing or of another shape is named") {
 }
 
 TEST_CASE("a file that was cut off is refused before anything is computed") {
-    const test::TemporaryFolder folder;
+    const TemporaryFolder folder;
     const fs::path file = write_tiny(folder, same);
-    test::Bytes bytes = test::read_file(file);
+    Bytes bytes = read_file(file);
     bytes.resize(bytes.size() - 100);
-    test::write_file(file, bytes);
-    CHECK(test::error_of([&] { Checkpoint::open(file); }).kind == ErrorKind::bad_file);
+    write_file(file, bytes);
+    CHECK(error_of([&] { Checkpoint::open(file); }).kind == ErrorKind::bad_file);
 }
 
 TEST_CASE("FLUX.1's tiny autoencoder and the encoder alone are refused as what they are") {
     auto other = weights().under(
         [](const std::string& n) { return n.find(".pool.") == std::string::npos ? n : ""; });
-    for (test::TestTensor& tensor : other) {
+    for (TestTensor& tensor : other) {
         if (tensor.name == "decoder.1.weight") {
-            tensor = test::counting_tensor(tensor.name, {3, 3, 16, kWidth});
+            tensor = counting_tensor(tensor.name, {3, 3, 16, kWidth});
         }
     }
     const auto flux1 = refused(other);
@@ -300,17 +292,17 @@ TEST_CASE("FLUX.1's tiny autoencoder and the encoder alone are refused as what t
 }
 
 TEST_CASE("pictures and latents of impossible sizes are refused, and a lone decoder encodes none") {
-    const test::TemporaryFolder folder;
+    const TemporaryFolder folder;
     with_network(write_tiny(folder, same), false, [](TinyAutoencoder& tiny) {
-        CHECK(test::error_of([&] {
+        CHECK(error_of([&] {
                   tiny.encode(HostTensor({40, 32, 3, 1}));
               }).kind == ErrorKind::bad_argument);
-        CHECK(test::error_of([&] {
+        CHECK(error_of([&] {
                   tiny.decode(HostTensor({2, 2, 64, 1}));
               }).kind == ErrorKind::bad_argument);
     });
     with_network(write_tiny(folder, bare), false, [](TinyAutoencoder& tiny) {
-        const auto error = test::error_of([&] { tiny.encode(HostTensor({32, 32, 3, 1})); });
+        const auto error = error_of([&] { tiny.encode(HostTensor({32, 32, 3, 1})); });
         CHECK(error.kind == ErrorKind::bad_file);
         CHECK(error.mentions("`vae` FILE"));
     });
@@ -319,7 +311,7 @@ TEST_CASE("pictures and latents of impossible sizes are refused, and a lone deco
 // ---- Programs ----
 
 TEST_CASE("flux2 info explains it, flux2-convert makes a GGUF of it that decodes the same") {
-    const test::TemporaryFolder folder;
+    const TemporaryFolder folder;
     const fs::path file = write_tiny(folder, bare);
     const FileInfo info = inspect_file(file);
     CHECK(info.part == "tiny autoencoder");
@@ -327,20 +319,20 @@ TEST_CASE("flux2 info explains it, flux2-convert makes a GGUF of it that decodes
     CHECK(info.latent_channels == 128);
     REQUIRE(info.notes.size() == 1);
     CHECK(info.notes[0].find("`vae` FILE") != std::string::npos);
-    const auto said = test::flux2_program({"info", file.string()});
+    const auto said = flux2_program({"info", file.string()});
     CHECK(said.exit_code == 0);
     CHECK(said.out.find("--taesd " + file.string()) != std::string::npos);
     CHECK(said.out.find("rough pictures (--taesd)") != std::string::npos);
     CHECK(said.out.find("need --vae FILE beside it") != std::string::npos);
 
-    const HostTensor latents = test::some_picture(2, 2, 4 * kLatent, 4.0f);
+    const HostTensor latents = some_picture(2, 2, 4 * kLatent, 4.0f);
     const Planes expected = plain_decode(latents);
     for (const std::string type : {"F32", "F16", "Q4_K_M"}) {
         CAPTURE(type);
         const fs::path gguf = folder / (type + ".gguf");
         const auto converted =
-            test::run_program(std::string(FLUX2_CONVERT_PROGRAM) + " " + file.string() + " -o " +
-                              gguf.string() + " --verify --type " + type);
+            run_program(std::string(FLUX2_CONVERT_PROGRAM) + " " + file.string() + " -o " +
+                        gguf.string() + " --verify --type " + type);
         CHECK(converted.exit_code == 0);
         const FileInfo made = inspect_file(gguf);
         CHECK(made.part == "tiny autoencoder");
@@ -354,10 +346,10 @@ TEST_CASE("flux2 info explains it, flux2-convert makes a GGUF of it that decodes
 }
 
 TEST_CASE("bench times both halves") {
-    const test::TemporaryFolder folder;
+    const TemporaryFolder folder;
     const auto result =
-        test::flux2_program({"bench", "--taesd", write_tiny(folder, same).string(), "-W", "64",
-                             "-H", "64", "--repeat", "1", "-t", "1", "--device", "CPU"});
+        flux2_program({"bench", "--taesd", write_tiny(folder, same).string(), "-W", "64", "-H",
+                       "64", "--repeat", "1", "-t", "1", "--device", "CPU"});
     CHECK(result.exit_code == 0);
     CHECK(result.out.find("taesd decode") != std::string::npos);
     CHECK(result.out.find("taesd encode") != std::string::npos);
@@ -366,12 +358,12 @@ TEST_CASE("bench times both halves") {
 // ---- In a pipeline ----
 
 ModelFiles klein_with(const fs::path& taesd) {
-    return {test::fixture("klein/flux2.safetensors"), {}, {}, taesd};
+    return {fixture("klein/flux2.safetensors"), {}, {}, taesd};
 }
 
 Request small_request() {
     Request request;
-    request.embeds_file = test::fixture("klein/text_encoder.golden.safetensors");
+    request.embeds_file = fixture("klein/text_encoder.golden.safetensors");
     request.width = 64;
     request.height = 96;
     request.steps = 2;
@@ -412,7 +404,7 @@ Drawn draw(const ModelFiles& files, Request request) {
 }
 
 TEST_CASE("alone it draws previews and the picture, which the last preview is") {
-    const test::TemporaryFolder folder;
+    const TemporaryFolder folder;
     const ModelFiles files = klein_with(write_tiny(folder, bare));
     const Drawn drawn = draw(files, small_request());
     CHECK(drawn.image.width == 64);
@@ -428,9 +420,9 @@ TEST_CASE("alone it draws previews and the picture, which the last preview is") 
 }
 
 TEST_CASE("for previews only it leaves the picture as the autoencoder makes it") {
-    const test::TemporaryFolder folder;
+    const TemporaryFolder folder;
     ModelFiles files = klein_with({});
-    files.vae = test::fixture("klein/vae.safetensors");
+    files.vae = fixture("klein/vae.safetensors");
     const Drawn plain = draw(files, small_request());
     files.taesd = write_tiny(folder, bare);
     const Drawn fast = draw(files, small_request());
@@ -440,30 +432,30 @@ TEST_CASE("for previews only it leaves the picture as the autoencoder makes it")
     CHECK(both.image.rgb == plain.image.rgb);
     CHECK(both.previews.at(1).rgb == fast.image.rgb);
     files.vae.clear();
-    const auto error = test::error_of([&] { Pipeline::load(files, on_cpu()); });
+    const auto error = error_of([&] { Pipeline::load(files, on_cpu()); });
     CHECK(error.kind == ErrorKind::bad_file);
     CHECK(error.mentions("`vae` FILE"));
 }
 
 TEST_CASE("references are encoded by it when both halves and no autoencoder are there") {
-    const test::TemporaryFolder folder;
+    const TemporaryFolder folder;
     Request request = small_request();
     const Image without = draw(klein_with(write_tiny(folder, same)), request).image;
-    request.references.push_back(load_image(test::fixture("klein/ref_0.png")));
+    request.references.push_back(load_image(fixture("klein/ref_0.png")));
     CHECK(draw(klein_with(write_tiny(folder, same)), request).image.rgb != without.rgb);
-    const auto error = test::error_of(
-        [&] { draw(klein_with(write_tiny(folder, bare, "d.safetensors")), request); });
+    const auto error =
+        error_of([&] { draw(klein_with(write_tiny(folder, bare, "d.safetensors")), request); });
     CHECK(error.kind == ErrorKind::bad_file);
     CHECK(error.mentions("d.safetensors"));
     CHECK(error.mentions("`vae` FILE"));
     // With an autoencoder beside it, that one encodes.
     ModelFiles files = klein_with(folder / "d.safetensors");
-    files.vae = test::fixture("klein/vae.safetensors");
+    files.vae = fixture("klein/vae.safetensors");
     CHECK(draw(files, request).image.width == 64);
 }
 
 TEST_CASE("the memory plan counts it: beside the transformer for previews, and as the decoder") {
-    const test::TemporaryFolder folder;
+    const TemporaryFolder folder;
     ModelFiles files = klein_with(write_tiny(folder, same));
     Pipeline tiny = Pipeline::load(files, on_cpu());
     Request request = small_request();
@@ -482,18 +474,18 @@ TEST_CASE("the memory plan counts it: beside the transformer for previews, and a
                static_cast<int64_t>(stage(plan, "decode"));
     };
     const int64_t plain = loop_over_decode(tiny.plan(request));
-    files.vae = test::fixture("klein/vae.safetensors");
+    files.vae = fixture("klein/vae.safetensors");
     files.taesd_preview_only = true;
     CHECK(loop_over_decode(Pipeline::load(files, on_cpu()).plan(request)) < plain);
     request.preview = true;
     // 64 x 96 pixels of 8 channels in F32, twice at least.
     CHECK(loop_over_decode(tiny.plan(request)) > plain + 2 * 64 * 96 * 8 * 4);
-    request.references.push_back(load_image(test::fixture("klein/ref_0.png")));
+    request.references.push_back(load_image(fixture("klein/ref_0.png")));
     CHECK(stage(tiny.plan(request), "encode references") > 0);
 }
 
 TEST_CASE("it comes beside the transformer for previews, and is alone when it decodes") {
-    const test::TemporaryFolder folder;
+    const TemporaryFolder folder;
     const Model model = open_model(klein_with(write_tiny(folder, same)), "klein");
     const LoadOptions options = on_cpu();
     Parts parts(model, options);
@@ -508,23 +500,21 @@ TEST_CASE("it comes beside the transformer for previews, and is alone when it de
 }
 
 TEST_CASE("the program takes --taesd, and says what --taesd-preview-only needs") {
-    const test::TemporaryFolder folder;
+    const TemporaryFolder folder;
     const std::string file = write_tiny(folder, same).string();
     const std::string picture = (folder / "x.png").string();
-    const auto drawn = test::flux2_program(
-        test::joined(test::small_picture(), {"-p", "x", "--taesd", file, "-o", picture}));
+    const auto drawn =
+        flux2_program(joined(small_picture(), {"-p", "x", "--taesd", file, "-o", picture}));
     CHECK(drawn.exit_code == 0);
-    const auto again = test::flux2_program(
-        {"redo", picture, "-o", (folder / "y.png").string(), "--no-cache", "-q"});
+    const auto again =
+        flux2_program({"redo", picture, "-o", (folder / "y.png").string(), "--no-cache", "-q"});
     CHECK(again.exit_code == 0);
     CHECK(load_image(folder / "y.png").rgb == load_image(picture).rgb);
-    const auto alone =
-        test::flux2_program(test::joined(test::small_picture(), {"--taesd-preview-only"}));
+    const auto alone = flux2_program(joined(small_picture(), {"--taesd-preview-only"}));
     CHECK(alone.exit_code == 2);
     CHECK(alone.err.find("--taesd FILE") != std::string::npos);
-    const auto wrong = test::flux2_program(
-        test::joined(test::small_picture(),
-                     {"-p", "x", "--taesd", test::fixture("klein/vae.safetensors").string()}));
+    const auto wrong = flux2_program(
+        joined(small_picture(), {"-p", "x", "--taesd", fixture("klein/vae.safetensors").string()}));
     CHECK(wrong.exit_code == 3);
     CHECK(wrong.err.find("--taesd takes the tiny autoencoder") != std::string::npos);
 }

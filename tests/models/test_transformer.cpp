@@ -46,12 +46,8 @@ struct SmallModel {
     explicit SmallModel(const TransformerSizes& sizes) {
         uint32_t seed = 1;
         for (const ExpectedTensor& expected : tensor_list(sizes)) {
-            const auto n_dims = static_cast<size_t>(expected.shape.n_dims);
-            tensors.push_back({expected.name,
-                               {expected.shape.ne.begin(), expected.shape.ne.begin() + n_dims},
-                               test::bytes_of(random_values(
-                                   static_cast<size_t>(expected.shape.elements()), seed++)),
-                               TensorType::f32});
+            const auto n = static_cast<size_t>(expected.shape.elements());
+            tensors.push_back(test::tensor_of(expected, test::bytes_of(random_values(n, seed++))));
         }
         test::write_file(path(), test::safetensors_of(tensors));
     }
@@ -68,6 +64,17 @@ struct SmallModel {
         FAIL("no tensor " << name);
         return {};
     }
+};
+
+// The same, loaded.
+struct LoadedModel {
+    explicit LoadedModel(bool guidance = false) : sizes(small_sizes(guidance)) {}
+
+    TransformerSizes sizes;
+    SmallModel model{sizes};
+    Backend backend{"CPU"};
+    Checkpoint checkpoint = Checkpoint::open(model.path());
+    Transformer transformer{backend, read_transformer_sizes(checkpoint), checkpoint};
 };
 
 TransformerInput small_input(const TransformerSizes& sizes, int64_t n_ref_side) {
@@ -139,16 +146,14 @@ TEST_CASE("the time embedding has the reference's values") {
 }
 
 TEST_CASE("guidance is embedded beside the time") {
-    const TransformerSizes sizes = small_sizes(/*guidance=*/true);
-    const SmallModel model(sizes);
-    const Backend backend("CPU");
-    const Checkpoint checkpoint = Checkpoint::open(model.path());
-    Transformer transformer(backend, read_transformer_sizes(checkpoint), checkpoint);
+    LoadedModel loaded(/*guidance=*/true);
+    const TransformerSizes& sizes = loaded.sizes;
+    Transformer& transformer = loaded.transformer;
     CHECK(transformer.sizes().guidance);
     Taps taps;
     transformer.predict(small_input(sizes, 0), ReferenceMode::joint, &taps);
-    std::vector<float> expected = embed(model, "time_in", 0.7f);
-    const std::vector<float> guidance = embed(model, "guidance_in", 3.5f);
+    std::vector<float> expected = embed(loaded.model, "time_in", 0.7f);
+    const std::vector<float> guidance = embed(loaded.model, "guidance_in", 3.5f);
     for (size_t i = 0; i < expected.size(); ++i) {
         expected[i] += guidance[i];
     }
@@ -156,11 +161,9 @@ TEST_CASE("guidance is embedded beside the time") {
 }
 
 TEST_CASE("kept keys and values stand in for the references") {
-    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
-    const SmallModel model(sizes);
-    const Backend backend("CPU");
-    const Checkpoint checkpoint = Checkpoint::open(model.path());
-    Transformer transformer(backend, read_transformer_sizes(checkpoint), checkpoint);
+    LoadedModel loaded;
+    const TransformerSizes& sizes = loaded.sizes;
+    Transformer& transformer = loaded.transformer;
     TransformerInput input = small_input(sizes, 3);
     const HostTensor extracted = transformer.predict(input, ReferenceMode::extract);
     const HostTensor cached = transformer.predict(input, ReferenceMode::cached);
@@ -176,11 +179,9 @@ TEST_CASE("kept keys and values stand in for the references") {
 }
 
 TEST_CASE("text that is kept on the device is replaced by other text") {
-    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
-    const SmallModel model(sizes);
-    const Backend backend("CPU");
-    const Checkpoint checkpoint = Checkpoint::open(model.path());
-    Transformer transformer(backend, read_transformer_sizes(checkpoint), checkpoint);
+    LoadedModel loaded;
+    const TransformerSizes& sizes = loaded.sizes;
+    Transformer& transformer = loaded.transformer;
     TransformerInput input = small_input(sizes, 0);
     const auto text = input.txt;
     const HostTensor first = transformer.predict(input);
@@ -190,17 +191,17 @@ TEST_CASE("text that is kept on the device is replaced by other text") {
     input.txt = share(other);
     CHECK(largest_difference(transformer.predict(input).data, first.data) > 10 * kF32Sums);
     CHECK(transformer.predict(input).data ==
-          Transformer(backend, read_transformer_sizes(checkpoint), checkpoint).predict(input).data);
+          Transformer(loaded.backend, read_transformer_sizes(loaded.checkpoint), loaded.checkpoint)
+              .predict(input)
+              .data);
     input.txt = text;
     CHECK(transformer.predict(input).data == first.data);
 }
 
 TEST_CASE("references and their positions change the picture") {
-    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
-    const SmallModel model(sizes);
-    const Backend backend("CPU");
-    const Checkpoint checkpoint = Checkpoint::open(model.path());
-    Transformer transformer(backend, read_transformer_sizes(checkpoint), checkpoint);
+    LoadedModel loaded;
+    const TransformerSizes& sizes = loaded.sizes;
+    Transformer& transformer = loaded.transformer;
     TransformerInput input = small_input(sizes, 3);
     const HostTensor with = transformer.predict(input);
     CHECK(with.ne == std::array<int64_t, 4>{sizes.channels, 6, 1, 1});
@@ -277,35 +278,31 @@ TEST_CASE("what is measured is what is allocated") {
 }
 
 TEST_CASE("a raised flag cancels a computation, and progress counts blocks") {
-    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
-    const SmallModel model(sizes);
-    Backend backend("CPU");
-    const Checkpoint checkpoint = Checkpoint::open(model.path());
-    Transformer transformer(backend, read_transformer_sizes(checkpoint), checkpoint);
+    LoadedModel loaded;
+    const TransformerSizes& sizes = loaded.sizes;
+    Transformer& transformer = loaded.transformer;
     std::atomic<bool> cancel = false;
-    backend.set_cancel(&cancel);
+    loaded.backend.set_cancel(&cancel);
     std::vector<double> shares;
-    backend.set_on_progress([&](double share) { shares.push_back(share); });
+    loaded.backend.set_on_progress([&](double share) { shares.push_back(share); });
     const HostTensor whole = transformer.predict(small_input(sizes, 0));
     CHECK(shares == std::vector<double>{1.0 / 3, 2.0 / 3, 1.0});
-    backend.set_on_progress([&](double share) { cancel = share > 0.5; });
+    loaded.backend.set_on_progress([&](double share) { cancel = share > 0.5; });
     const auto error = test::error_of([&] { transformer.predict(small_input(sizes, 0)); });
     CHECK(error.kind == ErrorKind::cancelled);
     // Afterwards it works as before.
     cancel = false;
-    backend.set_on_progress({});
+    loaded.backend.set_on_progress({});
     CHECK(transformer.predict(small_input(sizes, 0)).data == whole.data);
     // What a callback throws arrives.
-    backend.set_on_progress([](double) { throw Error(ErrorKind::bad_argument, "enough"); });
+    loaded.backend.set_on_progress([](double) { throw Error(ErrorKind::bad_argument, "enough"); });
     CHECK(test::error_of([&] { transformer.predict(small_input(sizes, 0)); }).mentions("enough"));
 }
 
 TEST_CASE("inputs of another model are refused") {
-    const TransformerSizes sizes = small_sizes(/*guidance=*/false);
-    const SmallModel model(sizes);
-    const Backend backend("CPU");
-    const Checkpoint checkpoint = Checkpoint::open(model.path());
-    Transformer transformer(backend, read_transformer_sizes(checkpoint), checkpoint);
+    LoadedModel loaded;
+    const TransformerSizes& sizes = loaded.sizes;
+    Transformer& transformer = loaded.transformer;
     TransformerInput input = small_input(sizes, 0);
     input.txt = share(HostTensor({sizes.text_width + 1, 5, 1, 1}));
     const auto error = test::error_of([&] { transformer.predict(input); });

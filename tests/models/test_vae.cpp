@@ -15,29 +15,27 @@
 namespace flux2 {
 namespace {
 
+using namespace test;
+
 // The small autoencoder with these statistics for every latent channel.
-std::filesystem::path with_statistics(const test::TemporaryFolder& folder, float mean,
-                                      float variance) {
-    auto tensors = test::tensors_of(test::fixture("klein/vae.safetensors"));
-    for (test::TestTensor& tensor : tensors) {
+std::filesystem::path with_statistics(const TemporaryFolder& folder, float mean, float variance) {
+    auto tensors = tensors_of(fixture("klein/vae.safetensors"));
+    for (TestTensor& tensor : tensors) {
         if (tensor.name.starts_with("bn.")) {
             const float value = tensor.name == "bn.running_mean" ? mean : variance;
-            tensor.data = test::bytes_of(std::vector<float>(128, value));
+            tensor.data = bytes_of(std::vector<float>(128, value));
             tensor.type = TensorType::f32;
         }
     }
-    test::write_file(folder / "vae.safetensors", test::safetensors_of(tensors));
+    write_file(folder / "vae.safetensors", safetensors_of(tensors));
     return folder / "vae.safetensors";
 }
 
-std::vector<test::TestTensor> zeros_of(const VaeSizes& sizes) {
-    std::vector<test::TestTensor> tensors;
+std::vector<TestTensor> zeros_of(const VaeSizes& sizes) {
+    std::vector<TestTensor> tensors;
     for (const ExpectedTensor& expected : tensor_list(sizes)) {
-        const auto n_dims = static_cast<size_t>(expected.shape.n_dims);
-        tensors.push_back({expected.name,
-                           {expected.shape.ne.begin(), expected.shape.ne.begin() + n_dims},
-                           test::Bytes(static_cast<size_t>(expected.shape.elements()) * 2),
-                           TensorType::f16});
+        const auto n_bytes = static_cast<size_t>(expected.shape.elements()) * 2;
+        tensors.push_back(tensor_of(expected, Bytes(n_bytes), TensorType::f16));
     }
     return tensors;
 }
@@ -49,7 +47,7 @@ HostTensor encode(const std::filesystem::path& file, const HostTensor& pixels) {
 }
 
 TEST_CASE("latents are normalised by their statistics with 1e-4 under the root") {
-    const test::TemporaryFolder folder;
+    const TemporaryFolder folder;
     HostTensor pixels({32, 32, 3, 1});
     for (size_t i = 0; i < pixels.data.size(); ++i) {
         pixels.data[i] = std::sin(static_cast<float>(i));
@@ -69,16 +67,6 @@ TEST_CASE("latents are normalised by their statistics with 1e-4 under the root")
 }
 
 // ---- A small decoder: levels of 96, 192, 384 and 384 channels ----
-
-using test::plain_conv;
-using test::plain_group_norm;
-using test::plain_map;
-using test::plain_sum;
-using test::plain_unpatchify;
-using test::plain_upscale;
-using test::PlainWeights;
-using test::Planes;
-using test::planes_of;
 
 constexpr int kGroups = 32;
 constexpr double kEps = 1e-6;
@@ -183,15 +171,15 @@ Planes plain_decode(const PlainWeights& w, const HostTensor& latents) {
 
 TEST_CASE("a small decoder gives the plain computation's picture, by both names and forms") {
     const PlainWeights weights = small_decoder();
-    const test::TemporaryFolder folder;
-    std::vector<test::TestTensor> tensors =
+    const TemporaryFolder folder;
+    std::vector<TestTensor> tensors =
         weights.under([](const std::string& name) { return name; }, TensorType::f16);
-    test::write_file(folder / "original.safetensors", test::safetensors_of(tensors));
-    for (test::TestTensor& tensor : tensors) {
-        tensor = test::as_diffusers_vae(tensor);
+    write_file(folder / "original.safetensors", safetensors_of(tensors));
+    for (TestTensor& tensor : tensors) {
+        tensor = as_diffusers_vae(tensor);
     }
-    test::write_file(folder / "diffusers.safetensors", test::safetensors_of(tensors));
-    const HostTensor latents = test::some_picture(2, 1, 128, 1.5f);
+    write_file(folder / "diffusers.safetensors", safetensors_of(tensors));
+    const HostTensor latents = some_picture(2, 1, 128, 1.5f);
     const Planes expected = plain_decode(weights, latents);
     REQUIRE(*std::max_element(expected.values.begin(), expected.values.end()) > 0.3);
     for (const char* file : {"original.safetensors", "diffusers.safetensors"}) {
@@ -216,36 +204,33 @@ TEST_CASE("levels that do not divide into the groups of their norms are refused"
     const VaeSizes sizes{.latent_channels = 32,
                          .encoder_widths = {32, 32, 32, 32},
                          .decoder_widths = {32, 40, 64, 64}};
-    const test::TemporaryFolder folder;
-    test::write_file(folder / "vae.safetensors", test::safetensors_of(zeros_of(sizes)));
+    const TemporaryFolder folder;
+    write_file(folder / "vae.safetensors", safetensors_of(zeros_of(sizes)));
     const Checkpoint checkpoint = Checkpoint::open(folder / "vae.safetensors");
     const Backend backend("CPU");
-    const auto error =
-        test::error_of([&] { Vae(backend, read_vae_sizes(checkpoint), checkpoint); });
+    const auto error = error_of([&] { Vae(backend, read_vae_sizes(checkpoint), checkpoint); });
     CHECK(error.kind == ErrorKind::bad_file);
     CHECK(error.mentions("40 channels"));
 }
 
 TEST_CASE("pictures and latents of impossible sizes are refused") {
     const Backend backend("CPU");
-    const Checkpoint checkpoint = Checkpoint::open(test::fixture("klein/vae.safetensors"));
+    const Checkpoint checkpoint = Checkpoint::open(fixture("klein/vae.safetensors"));
     Vae vae(backend, read_vae_sizes(checkpoint), checkpoint);
-    CHECK(test::error_of([&] {
+    CHECK(error_of([&] {
               vae.encode(HostTensor({40, 32, 3, 1}));
           }).kind == ErrorKind::bad_argument);
-    CHECK(test::error_of([&] {
-              vae.decode(HostTensor({2, 2, 64, 1}));
-          }).kind == ErrorKind::bad_argument);
+    CHECK(error_of([&] { vae.decode(HostTensor({2, 2, 64, 1})); }).kind == ErrorKind::bad_argument);
 }
 
 TEST_CASE("decoding 1024x1024 with the full-size autoencoder takes at most 2.5 GB") {
     // Memory grows with the area, so a small picture tells: 64x64 is a 256th of it. Beyond the
     // pictures only slices of attention and rounding to blocks take room.
-    const test::TemporaryFolder folder;
+    const TemporaryFolder folder;
     const VaeSizes sizes{.latent_channels = 32,
                          .encoder_widths = {128, 256, 512, 512},
                          .decoder_widths = {128, 256, 512, 512}};
-    test::write_file(folder / "vae.safetensors", test::safetensors_of(zeros_of(sizes)));
+    write_file(folder / "vae.safetensors", safetensors_of(zeros_of(sizes)));
     const Checkpoint checkpoint = Checkpoint::open(folder / "vae.safetensors");
     for (const bool stock : {true, false}) {
         Backend backend("CPU", 0, BackendUse::measure);

@@ -2,6 +2,7 @@
 #include "convert.hpp"
 #include "formats/tensor_source.hpp"
 #include "support/program.hpp"
+#include "support/scaled_files.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -49,32 +50,17 @@ const PlannedTensor& planned(const Plan& plan, const std::string& name) {
 // Two single blocks: all weights of one matrix are the same, those of another have an outlier in
 // every 32 values.
 fs::path write_model(const test::TemporaryFolder& folder) {
-    const TransformerSizes sizes{.hidden = 256,
-                                 .head_dim = 64,
-                                 .mlp = 256,
-                                 .text_width = 256,
-                                 .channels = 128,
-                                 .n_double = 1,
-                                 .n_single = 2,
-                                 .guidance = false};
-    std::vector<test::TestTensor> tensors;
-    uint32_t state = 1;
-    for (const ExpectedTensor& expected : tensor_list(sizes)) {
-        std::vector<float> values(static_cast<size_t>(expected.shape.elements()));
+    std::vector<test::TestTensor> tensors = test::wide_transformer(/*n_single=*/2);
+    for (test::TestTensor& tensor : tensors) {
+        std::vector<float> values = test::floats_of(tensor);
         for (size_t i = 0; i < values.size(); ++i) {
-            state = state * 1664525u + 1013904223u;
-            values[i] = static_cast<float>(static_cast<int32_t>(state)) / 2e10f;
-            if (expected.name == kConstant) {
+            if (tensor.name == kConstant) {
                 values[i] = -15.0f;
-            } else if (expected.name == kOutliers && i % 32 == 3) {
+            } else if (tensor.name == kOutliers && i % 32 == 3) {
                 values[i] = 0.62f;
             }
         }
-        const auto n_dims = static_cast<size_t>(expected.shape.n_dims);
-        tensors.push_back({expected.name,
-                           {expected.shape.ne.begin(), expected.shape.ne.begin() + n_dims},
-                           test::bytes_of(values),
-                           TensorType::f32});
+        tensor.data = test::bytes_of(values);
     }
     const fs::path file = folder / "model.safetensors";
     test::write_file(file, test::safetensors_of(tensors));

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <utility>
 
 namespace flux2::test {
 namespace fs = std::filesystem;
@@ -73,6 +74,27 @@ CaughtError error_of(const std::function<void()>& function) {
     return {};
 }
 
+void check_refused(std::string_view file, size_t most_bytes, const std::function<void()>& parse,
+                   std::initializer_list<std::string_view> words) {
+    const AllocationWatch watch;
+    const auto error = error_of(parse);
+    CHECK(watch.largest() < most_bytes);
+    CHECK(error.kind == ErrorKind::bad_file);
+    CHECK(error.message.starts_with(file));
+    for (const std::string_view word : words) {
+        CHECK_MESSAGE(error.mentions(word), error.message << " should mention " << word);
+    }
+}
+
+void check_tensor(const TensorInfo& tensor, std::string_view name, TensorType type,
+                  const Shape& shape, size_t n_bytes) {
+    CHECK(tensor.name == name);
+    CHECK(tensor.type == type);
+    CHECK(tensor.shape.n_dims == shape.n_dims);
+    CHECK(tensor.shape.ne == shape.ne);
+    CHECK(tensor.bytes.size() == n_bytes);
+}
+
 ByteWriter& ByteWriter::string(std::string_view text) {
     return u64(text.size()).raw(text);
 }
@@ -110,6 +132,33 @@ TestTensor counting_tensor(const std::string& name, const std::vector<int64_t>& 
         values.push_back(first + static_cast<float>(i));
     }
     return {.name = name, .shape = shape, .data = bytes_of(values)};
+}
+
+TestTensor tensor_of(const ExpectedTensor& expected, Bytes data, TensorType type) {
+    const auto begin = expected.shape.ne.begin();
+    return {expected.name, {begin, begin + expected.shape.n_dims}, std::move(data), type};
+}
+
+std::vector<TestTensor> wide_transformer(int64_t n_single) {
+    const TransformerSizes sizes{.hidden = 256,
+                                 .head_dim = 64,
+                                 .mlp = 256,
+                                 .text_width = 256,
+                                 .channels = 128,
+                                 .n_double = 1,
+                                 .n_single = n_single,
+                                 .guidance = false};
+    std::vector<TestTensor> tensors;
+    uint32_t state = 1;
+    for (const ExpectedTensor& expected : tensor_list(sizes)) {
+        std::vector<float> values(static_cast<size_t>(expected.shape.elements()));
+        for (float& value : values) {
+            state = state * 1664525u + 1013904223u;
+            value = static_cast<float>(static_cast<int32_t>(state)) / 2e10f;
+        }
+        tensors.push_back(tensor_of(expected, bytes_of(values)));
+    }
+    return tensors;
 }
 
 std::vector<TestTensor> tensors_of(const std::filesystem::path& file) {

@@ -4,6 +4,7 @@
 
 #include <flux2/error.hpp>
 #include "formats/tensor_type.hpp"
+#include "networks/tensor_list.hpp"
 
 #include <bit>
 #include <cstddef>
@@ -11,11 +12,16 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
+
+namespace flux2 {
+struct TensorInfo;
+}
 
 namespace flux2::test {
 
@@ -73,6 +79,15 @@ class AllocationWatch {
     size_t largest() const;
 };
 
+// Checks that `parse` refuses a file as broken, without a single allocation of `most_bytes` or
+// more, and that the message begins with the file's name and has these words.
+void check_refused(std::string_view file, size_t most_bytes, const std::function<void()>& parse,
+                   std::initializer_list<std::string_view> words);
+
+// Checks what a file's directory says of a tensor.
+void check_tensor(const TensorInfo& tensor, std::string_view name, TensorType type,
+                  const Shape& shape, size_t n_bytes);
+
 // While it lives, single allocations of more than so many bytes fail, on any thread.
 class AllocationLimit {
   public:
@@ -119,6 +134,12 @@ struct TestTensor {
 // Values counting up from `first`.
 TestTensor counting_tensor(const std::string& name, const std::vector<int64_t>& shape,
                            float first = 0.0f);
+
+// A tensor that a network has, with these bytes.
+TestTensor tensor_of(const ExpectedTensor& expected, Bytes data, TensorType type = TensorType::f32);
+
+// A transformer whose rows fit every type: hidden 256, random values of both signs.
+std::vector<TestTensor> wide_transformer(int64_t n_single);
 
 // The tensors of a model file with their bytes, to be changed and written again.
 std::vector<TestTensor> tensors_of(const std::filesystem::path& file);

@@ -18,8 +18,6 @@ namespace flux2::cpu {
 namespace {
 
 constexpr int64_t kQueries = 40;  // of a strip
-constexpr int64_t kKeys = 512;    // of a block
-constexpr float kLowest = -1e30f;
 
 // k [width, n_head, n] -> panels of 16 keys [16, width, n / 16, n_head], rounded up
 void pack_keys(ggml_tensor* dst, int ith, int nth, void*) {
@@ -106,15 +104,10 @@ void scale_row(float* row, int64_t n, float factor) {
 }
 
 // Some queries of one head, over all keys.
-class Strip {
+class Strip : AttentionStrip {
   public:
     explicit Strip(ggml_tensor* dst)
-        : dst_(dst),
-          q_(dst->src[0]),
-          k_(dst->src[1]),
-          v_(dst->src[2]),
-          mask_(dst->src[3]),
-          n_keys_(params_of<own::AttentionParams>(dst).n_keys),
+        : AttentionStrip(dst),
           width_(v_->ne[2] * kPanel),
           scores_(scratch(kQueries * kKeys)),
           sums_(scratch(kQueries * width_)) {}
@@ -137,12 +130,6 @@ class Strip {
     }
 
   private:
-    // The panels of a query head's key head.
-    const float* panels(const ggml_tensor* x, int64_t head) const {
-        const int64_t head_kv = head / (q_->ne[1] / x->ne[3]);
-        return values(x) + head_kv * x->ne[0] * x->ne[1] * x->ne[2];
-    }
-
     // Keys up to the last one that one of the queries sees: a causal mask, or one that hides
     // padding, makes the rest needless.
     int64_t count_seen(int64_t first, int64_t n) const {
@@ -167,7 +154,7 @@ class Strip {
                   .a_stride = static_cast<int64_t>(q_->nb[2] / sizeof(float)),
                   .n_rows = n,
                   .n_inner = width,
-                  .b = panels(k_, head) + key * width,
+                  .b = panels<float>(k_, head) + key * width,
                   .b_stride = width * kPanel,
                   .n_panels = n_scores / kPanel,
                   .c = scores_.get(),
@@ -198,7 +185,7 @@ class Strip {
                   .a_stride = kKeys,
                   .n_rows = n,
                   .n_inner = n_keys,
-                  .b = panels(v_, head) + key * kPanel,
+                  .b = panels<float>(v_, head) + key * kPanel,
                   .b_stride = n_keys_ * kPanel,
                   .n_panels = v_->ne[2],
                   .c = sums_.get(),
@@ -206,12 +193,6 @@ class Strip {
                   .adds = key > 0});
     }
 
-    ggml_tensor* dst_;
-    const ggml_tensor* q_;     // [width, n_head, n]
-    const ggml_tensor* k_;     // panels
-    const ggml_tensor* v_;     // panels
-    const ggml_tensor* mask_;  // may be null
-    int64_t n_keys_;
     int64_t width_;  // rounded up to panels
     std::unique_ptr<float[]> scores_, sums_;
 };

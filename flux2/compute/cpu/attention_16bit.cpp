@@ -18,9 +18,7 @@ namespace {
 
 constexpr int64_t kTiles = 4;  // of a strip of queries
 constexpr int64_t kQueries = kTiles * kTileRows;
-constexpr int64_t kKeys = 512;  // of a block
 constexpr int64_t kScaleBytes = static_cast<int64_t>(sizeof(float));
-constexpr float kLowest = -1e30f;
 
 void split_group(const float* from, int64_t n, float steps, int8_t* high, int8_t* low) {
     for (int64_t i = 0; i < n; ++i) {
@@ -95,14 +93,10 @@ void pack_values(ggml_tensor* dst, int ith, int nth, void*) {
 }
 
 // Some queries of one head, over all keys.
-class Strip {
+class Strip : AttentionStrip {
   public:
     explicit Strip(ggml_tensor* dst)
-        : dst_(dst),
-          q_(dst->src[0]),
-          k_(dst->src[1]),
-          v_(dst->src[2]),
-          n_keys_(params_of<own::AttentionParams>(dst).n_keys),
+        : AttentionStrip(dst),
           inner_(round_up(q_->ne[0], kGroup)),
           queries_(static_cast<size_t>(kQueries * 2 * inner_)),
           scores_(scratch(kQueries * kKeys)),
@@ -124,13 +118,6 @@ class Strip {
     }
 
   private:
-    // The panels of a query head's key head.
-    template <typename Value>
-    const Value* panels(const ggml_tensor* x, int64_t head) const {
-        const int64_t head_kv = head / (q_->ne[1] / x->ne[3]);
-        return static_cast<const Value*>(x->data) + head_kv * x->ne[0] * x->ne[1] * x->ne[2];
-    }
-
     SoftmaxTile& softmax_of(int64_t row) { return softmax_[static_cast<size_t>(row / kTileRows)]; }
 
     void pack_queries(int64_t head, int64_t first, int64_t n) {
@@ -197,11 +184,6 @@ class Strip {
         }
     }
 
-    ggml_tensor* dst_;
-    const ggml_tensor* q_;  // [width, n_head, n]
-    const ggml_tensor* k_;  // panels
-    const ggml_tensor* v_;  // panels
-    int64_t n_keys_;
     int64_t inner_;  // width, rounded up to whole groups
     int64_t n_tiles_ = 0;
     std::vector<int8_t> queries_;      // tiles

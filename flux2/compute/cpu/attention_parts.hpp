@@ -1,5 +1,8 @@
-// What the two forms of attention share: how tokens are found, and how threads share the work.
+// What the two forms of attention share: how tokens and panels are found, and how threads share the
+// work.
 #pragma once
+
+#include "compute/plain/token_nodes.hpp"
 
 #include <ggml.h>
 
@@ -9,11 +12,40 @@
 
 namespace flux2::cpu {
 
+constexpr int64_t kKeys = 512;     // of a block
+constexpr float kLowest = -1e30f;  // the score of what is not seen
+
 // The vector of a token. x [width, n_head, n] in F32
 inline const float* token(const ggml_tensor* x, int64_t head, int64_t i) {
     const size_t offset = static_cast<size_t>(head) * x->nb[1] + static_cast<size_t>(i) * x->nb[2];
     return reinterpret_cast<const float*>(static_cast<const char*>(x->data) + offset);
 }
+
+// What a strip of queries reads and writes.
+class AttentionStrip {
+  protected:
+    explicit AttentionStrip(ggml_tensor* dst)
+        : dst_(dst),
+          q_(dst->src[0]),
+          k_(dst->src[1]),
+          v_(dst->src[2]),
+          mask_(dst->src[3]),
+          n_keys_(params_of<own::AttentionParams>(dst).n_keys) {}
+
+    // The panels of a query head's key head, of k or v.
+    template <typename Value>
+    const Value* panels(const ggml_tensor* x, int64_t head) const {
+        const int64_t head_kv = head / (q_->ne[1] / x->ne[3]);
+        return static_cast<const Value*>(x->data) + head_kv * x->ne[0] * x->ne[1] * x->ne[2];
+    }
+
+    ggml_tensor* dst_;
+    const ggml_tensor* q_;     // [width, n_head, n]
+    const ggml_tensor* k_;     // panels
+    const ggml_tensor* v_;     // panels
+    const ggml_tensor* mask_;  // may be null
+    int64_t n_keys_;
+};
 
 // One thread's share of a node: strips of n_queries queries of a head, by Strip::run(head, first
 // query, their number).

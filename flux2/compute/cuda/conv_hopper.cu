@@ -1,5 +1,6 @@
 #include "compute/cuda/conv_hopper.hpp"
 
+#include "compute/cuda/conv_results.cuh"
 #include "compute/cuda/hopper.cuh"
 #include "compute/cuda/tensor_core.cuh"
 #include "compute/cuda/tensor_map.hpp"
@@ -182,46 +183,14 @@ __device__ void for_pairs(const Plan& plan, const Spot& spot, Sums<T>& sums, con
     }
 }
 
-// The sums start as bias + skip: so all of skip is on its way at once.
 template <typename T, bool whole>
 __device__ void begin(const Plan& plan, const Spot& spot, Sums<T>& sums) {
-    const ConvArgs& a = plan.args;
-    const bool skips = a.skip != nullptr;
-    for_pairs<T, whole>(plan, spot, sums, [&](int64_t at, int channel, float* v) {
-        if constexpr (whole) {
-            const float2 bias = *reinterpret_cast<const float2*>(a.bias + channel);
-            const float2 skip =
-                skips ? *reinterpret_cast<const float2*>(a.skip + at) : float2{0, 0};
-            v[0] = (bias.x + skip.x) * kScale;
-            v[1] = (bias.y + skip.y) * kScale;
-        } else {
-            for (int i = 0; i < 2 && channel + i < a.out; ++i) {
-                v[i] = (a.bias[channel + i] + (skips ? a.skip[at + i] : 0.0f)) * kScale;
-            }
-        }
-    });
+    begin_sums<whole>(plan.args, [&](const auto& f) { for_pairs<T, whole>(plan, spot, sums, f); });
 }
 
 template <typename T, bool whole>
 __device__ void finish(const Plan& plan, const Spot& spot, Sums<T>& sums) {
-    const ConvArgs& a = plan.args;
-    float* y = static_cast<float*>(a.y);
-    half* y_half = static_cast<half*>(a.y);
-    for_pairs<T, whole>(plan, spot, sums, [&](int64_t at, int channel, const float* v) {
-        if (whole && a.y_is_half) {
-            *reinterpret_cast<half2*>(y_half + at) = __floats2half2_rn(v[0], v[1]);
-        } else if (whole) {
-            *reinterpret_cast<float2*>(y + at) = {v[0] * kUnscale, v[1] * kUnscale};
-        } else {
-            for (int i = 0; i < 2 && channel + i < a.out; ++i) {
-                if (a.y_is_half) {
-                    y_half[at + i] = __float2half(v[i]);
-                } else {
-                    y[at + i] = v[i] * kUnscale;
-                }
-            }
-        }
-    });
+    write_sums<whole>(plan.args, [&](const auto& f) { for_pairs<T, whole>(plan, spot, sums, f); });
 }
 
 template <typename T>
