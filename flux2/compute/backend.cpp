@@ -15,7 +15,7 @@
 namespace flux2 {
 namespace {
 
-// ggml's own messages go where ours go; its chatter about what it does is left out. Called by ggml
+// ggml's own messages go where ours go; its reports of what it does are left out. Called by ggml
 // from any of its threads, through which nothing may be thrown.
 void pass_on(ggml_log_level level, const char* text, void*) noexcept {
     if (level != GGML_LOG_LEVEL_ERROR && level != GGML_LOG_LEVEL_WARN) {

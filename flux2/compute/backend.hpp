@@ -1,4 +1,4 @@
-// Where graphs run: a device chosen by name, with the CPU behind it for what the device lacks.
+// Where graphs run: a device chosen by name, with the CPU for what the device lacks.
 #pragma once
 
 #include "compute/device.hpp"
@@ -21,7 +21,7 @@ namespace flux2 {
 // What a backend is for.
 enum class BackendUse {
     compute,
-    measure,  // weights and graphs are laid out and their sizes told, but nothing is allocated
+    measure,  // sizes of weights and graphs are computed, but nothing is allocated
 };
 
 // Bytes by where they lie. On a CPU everything is host memory.
@@ -91,7 +91,7 @@ class Backend {
     // Called during computations with the share of blocks that are done.
     void set_on_progress(std::function<void(double share)> on_progress);
     const std::function<void(double share)>& on_progress() const { return on_progress_; }
-    // With it, computations run one operation at a time and tell the seconds of each.
+    // With it, computations run one operation at a time and report the seconds of each.
     using OnOperation = std::function<void(const ggml_tensor& result, double seconds)>;
     void set_on_operation(OnOperation on_operation);
     const OnOperation& on_operation() const { return on_operation_; }

@@ -46,7 +46,7 @@ void BlockStream::allocate() {
     queue_ = backend_.make_upload_queue();
 }
 
-// One buffer on the device; the tensors of every other block lie in it, over each other.
+// One buffer on the device; the tensors of every second block overlap in it.
 void BlockStream::allocate_slot(size_t slot) {
     ggml_backend_buffer_ptr& buffer = slots_[slot];
     buffer.reset(ggml_backend_buft_alloc_buffer(backend_.buffer_type(),

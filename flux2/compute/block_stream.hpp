@@ -1,5 +1,5 @@
-// Weights that are too large for a device: their blocks lie in RAM and take turns in two places on
-// the device, the next one arriving while one is computed.
+// Weights that are too large for a device: their blocks stay in RAM and are copied in turn to two
+// slots on the device, the next one while one is computed.
 #pragma once
 
 #include "compute/backend.hpp"
@@ -26,8 +26,8 @@ class BlockStream {
     // Where the bytes of the i-th tensor that was added are to be put. Not for measuring backends.
     std::byte* ram_of(size_t i) const;
 
-    // Makes block i ready to compute and sends for the next one. The block before it must have been
-    // computed.
+    // Makes block i ready to compute and starts copying the next one. The block before it must have
+    // been computed.
     void enter(size_t i);
 
     // Two blocks on the device, all of them in RAM.

@@ -1,5 +1,5 @@
 // A device that graphs run on, and what it can do. Every kind of device is a file in
-// compute/devices; who needs to know something of a device asks it, not what kind it is.
+// compute/devices; callers ask what it can do, never what kind it is.
 #pragma once
 
 #include <ggml-backend.h>

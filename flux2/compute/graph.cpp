@@ -147,7 +147,7 @@ void Graph::compute() {
     }
 }
 
-// ggml asks about each node whether to stop after it, then tells that it was computed.
+// ggml asks about each node whether to stop after it, then reports that it was computed.
 bool Graph::on_node(ggml_tensor* node, bool ask, void* graph) {
     auto& self = *static_cast<Graph*>(graph);
     if (ask) {
@@ -161,7 +161,8 @@ bool Graph::on_node(ggml_tensor* node, bool ask, void* graph) {
     return self.tell_operation(*node) && (!self.pauses_after(node) || self.pause());
 }
 
-// Tells the seconds of the operation that was computed, if somebody asks. Returns whether to go on.
+// Reports the seconds of the operation that was computed, if somebody asks. Returns whether to go
+// on.
 bool Graph::tell_operation(const ggml_tensor& node) {
     const auto seconds = std::chrono::steady_clock::now() - operation_start_;
     try {

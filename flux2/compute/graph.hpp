@@ -48,12 +48,12 @@ class Graph {
     // A vector that holds these values from finish() on.
     ggml_tensor* constant(const std::string& name, std::vector<float> values);
 
-    // Puts the tensor's computation behind everything expanded before it: an order, and a way to
+    // Computes the tensor after everything expanded before it: an order, and a way to
     // keep results that nothing else asks for.
     void expand(ggml_tensor* tensor);
 
     // Ends a block: everything up to these results is computed before anything after them. Blocks
-    // are where a computation can be cancelled, tells its progress and fetches weights.
+    // are where a computation can be cancelled, reports its progress and fetches weights.
     void end_block(std::initializer_list<ggml_tensor*> results);
     // Called before block i is computed; its weights must be in place afterwards.
     void set_before_block(std::function<void(size_t i)> before_block);

@@ -146,7 +146,7 @@ void Weights::load() {
     for (const auto& [type, group] : choose_repacked()) {
         const bool ours = type == backend_.cpu_buffer_type();
         counts[ours ? "Q8_0 tiles" : ggml_backend_buft_name(type)] += group.size();
-        if (ours) {  // plain memory: we lay them out ourselves
+        if (ours) {  // plain memory: we repack them ourselves
             for (const Bound* bound : group) {
                 cpu::mark_q8(bound->tensor);
             }
@@ -179,7 +179,7 @@ void Weights::load() {
     place_blocks(streamed);
 }
 
-// The matrices to lay out anew, by the memory that does it: all that can be, if that is wanted and
+// The matrices to repack, by the buffer type that does it: all that can be, if that is wanted and
 // leaves a quarter of the free RAM for everything else.
 std::map<ggml_backend_buffer_type_t, std::vector<const Weights::Bound*>> Weights::choose_repacked()
     const {
@@ -229,13 +229,13 @@ void Weights::place(const std::vector<const Bound*>& group, ggml_backend_buffer_
                  [&](size_t i, size_t) { fill(*group[i], repacks); });
 }
 
-// Writes a tensor's values where it lies, then lets go of the file's pages.
+// Writes a tensor's values to its memory, then releases the file's pages.
 void Weights::fill(const Bound& bound, bool in_one_go) const {
     std::vector<std::byte> whole;
     const size_t size = ggml_nbytes(bound.tensor);
     const auto write = [&](uint64_t offset, std::span<const std::byte> bytes) {
-        if (cpu::is_laid_out_q8(bound.tensor)) {
-            cpu::lay_out_q8(bytes, bound.tensor);
+        if (cpu::is_repacked_q8(bound.tensor)) {
+            cpu::repack_q8(bytes, bound.tensor);
         } else {
             ggml_backend_tensor_set(bound.tensor, bytes.data(), offset, bytes.size());
         }
@@ -299,7 +299,7 @@ bool Weights::try_map(const Bound& bound) {
     return false;
 }
 
-// Hands the tensor's bytes in its type in memory to `write`, a stretch at a time.
+// Hands the tensor's bytes in its type in memory to `write`, a part at a time.
 void Weights::encode(const Bound& bound, const Write& write) const {
     check(!backend_.cancel_requested(), ErrorKind::cancelled, "cancelled");
     const auto type = static_cast<TensorType>(bound.tensor->type);

@@ -30,19 +30,19 @@ struct WeightOptions {
     // other tensors become BF16; these and BF16 become F16 where BF16 is slow
     // (Backend::multiplies_bf16), as on Arm. F64 becomes F32.
     std::optional<TensorType> type;
-    // Blocks stay in RAM and take turns on the device (compute/block_stream).
+    // Blocks stay in RAM and are copied to the device in turn (compute/block_stream).
     bool stream_blocks = false;
     // On a device that multiplies BF16 fastest (Operations::cuda): quantised and F16 matrices
     // become BF16.
     bool unpack = false;
-    // On a CPU: matrices are laid out anew where its kernels are faster so and RAM suffices. Else
-    // they stay in the mapped file.
+    // On a CPU: matrices are repacked where its kernels are faster then and RAM suffices. Else they
+    // stay in the mapped file.
     bool repack = true;
 };
 
 struct WeightMemory {
     MemoryUse own;        // allocated
-    uint64_t mapped = 0;  // used where the file lies; the system may drop these pages
+    uint64_t mapped = 0;  // used in the mapped file; the system may drop these pages
 };
 
 // Tensors are borrowed from here; they have data once load() returned. The checkpoint must live as

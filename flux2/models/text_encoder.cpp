@@ -90,9 +90,9 @@ RealTokens real_tokens(TextFamily family, int64_t n, int64_t n_real) {
     return family == TextFamily::mistral ? RealTokens{n - n_real, n} : RealTokens{0, n_real};
 }
 
-// Row i may look at column j when j <= i and j is no padding; padding on the right looks at real
-// tokens. Padding on the left has nothing to look at: it looks at itself, since softmax must have
-// something, and what it finds is taken away by attended_rows.
+// Row i attends to column j when j <= i and j is no padding; padding on the right attends to real
+// tokens. Padding on the left has nothing to attend to: it attends to itself, since softmax must
+// have something, and attended_rows makes the result 0.
 std::vector<float> padding_mask(int64_t n, const RealTokens& real) {
     std::vector<float> mask(static_cast<size_t>(n * n), -std::numeric_limits<float>::infinity());
     for (int64_t i = 0; i < n; ++i) {
@@ -180,7 +180,7 @@ TextEncoder::BuiltGraph& TextEncoder::graph_for(int64_t n, bool keep_taps) {
         x = g.tap("hidden_" + std::to_string(i + 1), layer(g, network_->layers[i], x, context));
         const auto number = static_cast<int64_t>(i + 1);
         if (std::find(facts_.layers.begin(), facts_.layers.end(), number) != facts_.layers.end()) {
-            // Features of a token lie side by side: [hidden of the first layer, of the second].
+            // Features of a token are concatenated: [hidden of the first layer, of the second].
             built->features =
                 built->features == nullptr ? x : ggml_concat(g, built->features, x, 0);
         }

@@ -1,4 +1,4 @@
-// A language model as a text encoder: token ids -> hidden states of chosen layers, side by side.
+// A language model as a text encoder: token ids -> hidden states of chosen layers, concatenated.
 // Follows Qwen3ForCausalLM and MistralForCausalLM of the transformers library with a padded batch
 // of one, whose padding is on the right for Qwen3 and on the left for Mistral.
 #pragma once

@@ -108,7 +108,7 @@ Mod mod_chunks(Graph& g, ggml_tensor* m, int64_t hidden, int64_t first) {
 
 // ---- Attention ----
 
-// One or two stretches of tokens with their projections [at least 3 * hidden, n] and norms.
+// The projection [at least 3 * hidden, n] of a range of tokens, and the norms of its heads.
 struct Projected {
     ggml_tensor *qkv, *q_norm, *k_norm;
 };
@@ -198,14 +198,14 @@ Streams double_block(Graph& g, const DoubleBlockWeights& w, Streams x, const Str
     const Projected parts[] = {project(w.txt, x.txt, txt_mod), project(w.img, x.img, img_mod)};
     ggml_tensor* attn = attend(g, parts, x.txt->ne[0], layout, cached);  // [hidden, n]
 
-    // Each stream takes its own columns home.
+    // Each stream goes on with its own columns.
     const int64_t n_txt = x.txt->ne[1];
     x.txt = add_branches(g, w.txt, x.txt, columns(g, attn, 0, n_txt), txt_mod);
     x.img = add_branches(g, w.img, x.img, columns(g, attn, n_txt, x.img->ne[1]), img_mod);
     return x;
 }
 
-// Attention and MLP side by side from one projection. x [hidden, n].
+// Attention and MLP in parallel, from one projection. x [hidden, n].
 ggml_tensor* single_block(Graph& g, const SingleBlockWeights& w, ggml_tensor* x,
                           const ModSpans& mod, const AttentionLayout& layout,
                           const CachedKv& cached) {
@@ -219,7 +219,7 @@ ggml_tensor* single_block(Graph& g, const SingleBlockWeights& w, ggml_tensor* x,
     return add_gated(g, x, linear_activations(g, w.linear2, joined), mod);
 }
 
-// Everything a step's blocks need from the time: the modulation of each stretch of tokens.
+// Everything a step's blocks need from the time: the modulation of each range of tokens.
 struct StepMods {
     StreamMod img, txt;
     ModSpans single;

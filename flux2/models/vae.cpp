@@ -189,8 +189,8 @@ ggml_tensor* decoder(Graph& g, const VaeNetwork& n, ggml_tensor* latents) {
 constexpr int64_t kNormGroups = 32;
 constexpr int64_t kMostCudaChannels = 1024;  // of group norm in the CUDA form
 
-// Throws bad_file when a level does not divide into the groups of its norms: 3, 6 or 12 channels
-// each are as good as 4, but half a channel is no channel.
+// Throws bad_file when the channels of a level do not divide into the groups of its norms; any
+// whole number of channels in a group will do.
 int64_t widest_level(const VaeSizes& sizes, const std::string& file) {
     int64_t widest = 0;
     for (const auto& widths : {sizes.encoder_widths, sizes.decoder_widths}) {

@@ -17,7 +17,7 @@ struct PartFacts {
     const char* name;       // for people
     const char* file_name;  // of a converted file in a folder of its own
     Setting setting;        // that names its file
-    bool has_blocks;        // many equal blocks, whose weights can take turns on a device
+    bool has_blocks;        // many equal blocks, whose weights can be streamed to a device
     bool makes_latents;     // and pictures of them
 };
 

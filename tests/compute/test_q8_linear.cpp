@@ -56,7 +56,7 @@ std::vector<float> compute(const Case& c, const std::vector<float>& weights,
     std::vector<std::byte> blocks(ggml_nbytes(w));
     ggml_quantize_chunk(GGML_TYPE_Q8_0, weights.data(), blocks.data(), 0, c.out, c.in, nullptr);
     cpu::mark_q8(w);
-    cpu::lay_out_q8(blocks, w);
+    cpu::repack_q8(blocks, w);
     Graph g(backend, 16);
     // Rows with gaps between them, as in a joint projection.
     ggml_tensor* wide = g.input_f32("x", {2 * c.in, c.n});
@@ -138,5 +138,5 @@ TEST_CASE("other types and sizes are left to ggml") {
     CHECK(!cpu::suits_q8_tiles(ggml_new_tensor_2d(context.get(), GGML_TYPE_Q4_0, 64, 64)));
     ggml_tensor* odd = ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, 64, 12);
     CHECK(!cpu::suits_q8_tiles(odd));
-    CHECK(!cpu::is_laid_out_q8(odd));
+    CHECK(!cpu::is_repacked_q8(odd));
 }

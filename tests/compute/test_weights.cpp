@@ -125,7 +125,7 @@ TEST_CASE("matrices laid out for the CPU multiply as they did, and leave the fil
             ggml_tensor* matrix = weights.matrix("img_in.weight");
             weights.load();
             const auto fast = backend.repack_buffer_type(matrix);
-            const bool ours = cpu::is_laid_out_q8(matrix);
+            const bool ours = cpu::is_repacked_q8(matrix);
             CHECK(ours == (repack && cpu::suits_q8_tiles(matrix)));
             const bool repacked = ours || ggml_backend_buffer_get_type(matrix->buffer) == fast;
             CHECK(repacked == (repack && fast != nullptr));

@@ -52,8 +52,8 @@ void fill(ggml_tensor* tensor) {
         all.insert(all.end(), encoded.begin(),
                    encoded.begin() + static_cast<std::ptrdiff_t>(taken));
     }
-    if (cpu::is_laid_out_q8(tensor)) {
-        cpu::lay_out_q8(all, tensor);
+    if (cpu::is_repacked_q8(tensor)) {
+        cpu::repack_q8(all, tensor);
     } else {
         ggml_backend_tensor_set(tensor, all.data(), 0, all.size());
     }
@@ -109,7 +109,7 @@ double seconds_of_row(const Backend& backend, const Operands& o, int n) {
     ggml_tensor* last = nullptr;
     for (int i = 0; i < n; ++i) {
         last =
-            cpu::is_laid_out_q8(o.w) ? cpu::linear_q8(graph, o.w, o.x) : multiply(graph, o.w, o.x);
+            cpu::is_repacked_q8(o.w) ? cpu::linear_q8(graph, o.w, o.x) : multiply(graph, o.w, o.x);
         ggml_backend_tensor_alloc(o.others.buffer.get(), last, o.y->data);
         graph.expand(last);
     }

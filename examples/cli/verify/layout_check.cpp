@@ -122,7 +122,7 @@ HostTensor multiply(const Backend& backend, const Operands& operands, const Layo
     const auto blocks = std::span(operands.blocks).first(ggml_nbytes(w.tensor));
     if (layout.own_tiles) {
         cpu::mark_q8(w.tensor);
-        cpu::lay_out_q8(blocks, w.tensor);
+        cpu::repack_q8(blocks, w.tensor);
     } else {
         ggml_backend_tensor_set(w.tensor, blocks.data(), 0, blocks.size());
     }

@@ -69,7 +69,7 @@ FLUX2_INLINE void for_panels(int64_t n, const F& f) {
 
 // Turns n scores, a multiple of 16, into weights; returns the factor for everything before.
 FLUX2_INLINE float weigh(Softmax* row, float* scores, int64_t n) {
-    // Sixteen chains side by side become vector code.
+    // Sixteen independent chains become vector code.
     std::array<float, kPanel> chains;
     chains.fill(row->highest);
     for_panels(n, [&](int64_t i, size_t chain) {

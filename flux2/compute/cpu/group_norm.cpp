@@ -58,7 +58,7 @@ class Moments {
     }
 
   private:
-    const float* pivot_;  // some pixel: near enough for squares not to swamp the spread
+    const float* pivot_;  // some pixel: close enough that squares lose no precision
     size_t n_;
     std::vector<float> few_, few_squares_;
     std::vector<double> sum_, squares_;

@@ -1,4 +1,4 @@
-// Group norm on CPUs for feature maps with their channels side by side.
+// Group norm on CPUs for feature maps with contiguous channels.
 #pragma once
 
 #include "compute/graph.hpp"

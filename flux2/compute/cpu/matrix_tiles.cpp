@@ -3,7 +3,8 @@
 #include "base/system.hpp"
 
 // The build compiles this file for CPUs that have the instructions, so nothing here may run on
-// others but has_matrix_tiles(), and no inline function of a library may be left for them to share.
+// others but has_matrix_tiles(), and no inline function of a library may be emitted here: the
+// linker might take it for all.
 #if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC) && defined(__ARM_FEATURE_MATMUL_INT8)
 #define FLUX2_MATRIX_TILES 1
 #include <arm_neon.h>
@@ -257,7 +258,7 @@ bool has_matrix_tiles() {
     return false;
 }
 
-// Nobody calls what does not exist.
+// Never called: has_matrix_tiles() is false.
 
 void multiply(const ScoreTiles&) {}
 

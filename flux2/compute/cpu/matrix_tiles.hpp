@@ -3,7 +3,7 @@
 // times 4x2). They run at about seven and four times the speed of F32.
 //
 // Rows go in tiles of 10, columns in panels of 8; what an instruction takes of a row or column,
-// eight bytes, lies side by side. Results lie tile after tile, each in blocks of 2x2.
+// eight bytes, is contiguous. Results lie tile after tile, each in blocks of 2x2.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace flux2::cpu {
 constexpr int64_t kTileRows = 10;
 constexpr int64_t kTileColumns = 8;
 constexpr int64_t kTileSize = kTileRows * kTileColumns;
-constexpr int64_t kGroup = 8;      // bytes of one row or column side by side
+constexpr int64_t kGroup = 8;      // contiguous bytes of one row or column
 constexpr int64_t kBf16Group = 4;  // values of BF16 in them
 
 // Whether this CPU and this build can do what follows.

@@ -69,7 +69,7 @@ struct Rows<Vector, 0> {
     FLUX2_INLINE void add(const float*, int64_t, const Row<Vector>&) {}
 };
 
-// Stretch of the inner dimension whose panel (32 KB) stays in the first cache for all rows.
+// Part of the inner dimension whose panel (32 KB) stays in the L1 cache for all rows.
 constexpr int64_t kInner = 512;
 
 // Some rows of a times one panel.

@@ -1,5 +1,5 @@
 // Matrix multiply for the CPU nodes: plain rows times a matrix that was packed into panels of 16
-// columns beforehand, so that the innermost loop reads it in one stream.
+// columns beforehand, so that the innermost loop reads it sequentially.
 #pragma once
 
 #include <cstdint>

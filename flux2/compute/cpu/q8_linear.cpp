@@ -16,7 +16,7 @@ namespace flux2::cpu {
 namespace {
 
 constexpr int64_t kBlockBytes = kQ8Values + 2;  // of Q8_0: a scale in F16, then the values
-char laid_out_mark;                             // what `extra` of such a matrix points to
+char repacked_mark;                             // what `extra` of such a matrix points to
 
 // Where value i of row or column j lies in a block of a tile or panel.
 int64_t place_of(int64_t i, int64_t j) {
@@ -34,7 +34,7 @@ float to_11_bits(float x) {
 void round_block(const float* x, int64_t row, int8_t* block) {
     constexpr float kMost = 127;
     constexpr float kRounds = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
-    // Eight chains side by side become vector code.
+    // Eight independent chains become vector code.
     std::array<float, kQ8Group> chains = {};
     for (int64_t first = 0; first < kQ8Values; first += kQ8Group) {
         for (int64_t i = 0; i < kQ8Group; ++i) {
@@ -77,7 +77,7 @@ void make_tiles(ggml_tensor* dst, int ith, int nth, void*) {
 
 // ---- Tiles times panels ----
 
-// How panels are shared out: enough together to read a tile seldom, few enough to stay in the
+// How panels are distributed: enough together to read a tile seldom, few enough to stay in the
 // second cache and to give every thread its share.
 int64_t panels_at_once(int64_t n_panels, int n_threads) {
     constexpr int64_t kMost = 8;
@@ -146,14 +146,14 @@ bool suits_q8_tiles(const ggml_tensor* matrix) {
 }
 
 void mark_q8(ggml_tensor* matrix) {
-    matrix->extra = &laid_out_mark;
+    matrix->extra = &repacked_mark;
 }
 
-bool is_laid_out_q8(const ggml_tensor* matrix) {
-    return matrix->extra == &laid_out_mark;
+bool is_repacked_q8(const ggml_tensor* matrix) {
+    return matrix->extra == &repacked_mark;
 }
 
-void lay_out_q8(std::span<const std::byte> blocks, ggml_tensor* matrix) {
+void repack_q8(std::span<const std::byte> blocks, ggml_tensor* matrix) {
     const int64_t n_blocks = matrix->ne[0] / kQ8Values;
     const auto* from = reinterpret_cast<const int8_t*>(blocks.data());
     auto* to = static_cast<int8_t*>(matrix->data);

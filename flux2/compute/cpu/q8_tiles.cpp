@@ -95,7 +95,7 @@ void multiply(const Q8Tiles& m) {
 
 #else
 
-void multiply(const Q8Tiles&) {}  // nobody calls what does not exist
+void multiply(const Q8Tiles&) {}  // never called
 
 #endif
 

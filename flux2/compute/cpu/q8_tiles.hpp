@@ -1,7 +1,7 @@
 // Rows times Q8_0 matrices for CPUs whose instructions multiply small matrices of 8-bit integers
 // (smmla, as in compute/cpu/matrix_tiles). Both sides go in blocks of 32 values with a scale of
 // their own: rows in tiles of 8, columns in panels of 8; eight values of a row or column, what an
-// instruction takes, lie side by side.
+// instruction takes, are contiguous.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ float* row_of(ggml_tensor* x, int64_t i) {
     return floats_at(x, i, 1);
 }
 
-// The sum of f(x[i]), in sixteen chains side by side, which become vector code.
+// The sum of f(x[i]), in sixteen independent chains, which become vector code.
 template <typename F>
 FLUX2_INLINE float sum_of(const float* x, int64_t n, const F& f) {
     constexpr int64_t kChains = 16;

@@ -9,7 +9,7 @@
 
 namespace flux2::cuda {
 
-// Keys and values of some tokens. A token's heads lie side by side; strides are values from token
+// Keys and values of some tokens. A token's heads are contiguous; strides are values from token
 // to token.
 struct KeysValues {
     const __nv_bfloat16* k = nullptr;
@@ -24,7 +24,7 @@ struct AttentionArgs {
     const __nv_bfloat16* q = nullptr;
     int64_t q_stride = 0;
     KeysValues own;
-    KeysValues kept;              // seen by the first n_main queries behind their own; n may be 0
+    KeysValues kept;              // seen by the first n_main queries after their own; n may be 0
     const float* mask = nullptr;  // [n_queries][own.n], or null
     __nv_bfloat16* out = nullptr;
     int64_t out_stride = 0;

@@ -190,7 +190,7 @@ class Streams {
         return end;
     }
 
-    // Hands over nodes [begin, end) to ggml.
+    // Lets ggml compute nodes [begin, end).
     ggml_status run_theirs(const ggml_cgraph& graph, int begin, int end) {
         const bool computes =
             std::any_of(graph.nodes + begin, graph.nodes + end,
@@ -287,7 +287,7 @@ bool runs_on(ggml_backend_dev_t device) {
     }
     const bool built = attention_architecture() >= kOldest;
     if (!built) {
-        cudaGetLastError();  // "no kernel image" is no error of whoever comes next
+        cudaGetLastError();  // clears "no kernel image" for the next caller
         log(LogLevel::warning,
             concat(ggml_backend_dev_name(device), ": our kernels were not built for sm_",
                    compute_capability(number),

@@ -1,6 +1,6 @@
 // ggml's CUDA backend with our kernels beside it: a backend that shares the other's buffers, runs
-// our own nodes (compute/plain/own_node) on a stream of its own and hands the stretches of ggml's
-// nodes between them to ggml.
+// our own nodes (compute/plain/own_node) on a stream of its own and lets ggml compute the ranges
+// of nodes between them.
 #pragma once
 
 #include <ggml-cpp.h>

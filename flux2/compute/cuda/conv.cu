@@ -227,8 +227,8 @@ __device__ void send_first_slices(Feeder<T>& feeder) {
     }
 }
 
-// While one step is multiplied the next one's operands are loaded, across slices too; and a slice
-// several ahead is sent for, a part in each step.
+// While one step is multiplied the next one's operands are loaded, across slices too; and the copy
+// of a slice several ahead is started, a part in each step.
 template <typename T>
 __device__ void multiply_slices(int n_slices, Feeder<T>& feeder, uint32_t shared, Sums<T>& sums) {
     constexpr int kStages = T::kStages;
@@ -267,7 +267,7 @@ __device__ void multiply_slices(int n_slices, Feeder<T>& feeder, uint32_t shared
 // ---- Sums from bias and skip, and to y ----
 
 // Calls f(place in y, channel, the two sums from there on) for all that this thread holds. `whole`:
-// all of the block's results exist, so nothing is asked and the memory accesses run together.
+// all of the block's results exist, so nothing is checked and the memory accesses run together.
 template <typename T, bool whole, typename F>
 __device__ void for_pairs(const ConvPlan& plan, Sums<T>& sums, const F& f) {
     const int lane = static_cast<int>(threadIdx.x) % 32;

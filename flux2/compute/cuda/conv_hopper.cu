@@ -156,7 +156,7 @@ struct Sums {
 };
 
 // Calls f(place in y, channel, two sums) for all that this thread holds. `whole`: all of the tile's
-// results exist, so nothing is asked and the memory accesses run together.
+// results exist, so nothing is checked and the memory accesses run together.
 template <typename T, bool whole, typename F>
 __device__ void for_pairs(const Plan& plan, const Spot& spot, Sums<T>& sums, const F& f) {
     const ConvArgs& a = plan.args;
@@ -211,9 +211,9 @@ __device__ void multiply_slice(const Shared& shared, const Turn& turn, Sums<T>& 
     multiplies_end_group();
 }
 
-// One slice's multiplies stay under way while the next one's begin; a stage is handed back when
-// its own are done. The first slice stands before the loop because the compiler wants nothing but
-// multiplies to touch the sums within it.
+// One slice's multiplies still run while the next one's begin; a stage is released when its own
+// are done. The first slice comes before the loop because the compiler wants nothing but multiplies
+// to touch the sums within it.
 template <typename T>
 __device__ void multiply_slices(int n_slices, const Shared& shared, Turn& turn, Sums<T>& sums) {
     const bool speaks = threadIdx.x % 32 == 0;

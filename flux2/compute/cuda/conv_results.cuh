@@ -10,8 +10,8 @@
 
 namespace flux2::cuda {
 
-// The sums start as bias + skip: so all of skip is on its way at once, instead of a bit at a time
-// between the writes to y, which may be the same memory.
+// The sums start as bias + skip: so all of skip is loaded at once, instead of in parts between
+// the writes to y, which may be the same memory.
 template <bool whole, typename ForPairs>
 __device__ void begin_sums(const ConvArgs& a, const ForPairs& for_pairs) {
     const bool skips = a.skip != nullptr;

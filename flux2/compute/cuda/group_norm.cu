@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kNormThreads = 256;
 constexpr int kWarps = kNormThreads / 32;
-constexpr int kAtOnce = 4;  // pixels a thread has on their way from memory
+constexpr int kAtOnce = 4;  // pixels a thread loads at a time
 
 // Mean and sum of squared distances from it.
 struct Moments {
@@ -57,8 +57,8 @@ struct QuadSums {
     }
 };
 
-// A group's channels share one pivot, a value of its own: near enough for squares not to swamp the
-// spread.
+// A group's channels share one pivot, a value of its own: close enough that squares lose no
+// precision.
 __device__ float4 pivot_of(const NormPlan& plan, const float* pixel, int quad) {
     const int size = plan.args.channels / kNormGroups;
     const int channel = quad * 4;

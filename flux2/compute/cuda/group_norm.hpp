@@ -1,4 +1,4 @@
-// Group norm on CUDA devices for feature maps with their channels side by side.
+// Group norm on CUDA devices for feature maps with contiguous channels.
 #pragma once
 
 #include "compute/cuda/scale.hpp"

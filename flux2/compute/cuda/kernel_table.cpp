@@ -304,7 +304,7 @@ bool is_norm(const ggml_tensor* node) {
     return operation == &own::kModulate || operation == &own::kRmsNorm;
 }
 
-// Whether writing y while x is still read does no harm: they lie apart, or row on row.
+// Whether writing y while x is still read does no harm: they do not overlap, or row by row.
 bool keeps(const ggml_tensor* x, const ggml_tensor* y) {
     const auto begin = [](const ggml_tensor* t) { return static_cast<const char*>(t->data); };
     const bool apart =

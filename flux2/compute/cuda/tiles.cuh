@@ -1,4 +1,4 @@
-// How attention's queries are shared out over thread blocks.
+// How attention's queries are distributed over thread blocks.
 #pragma once
 
 #include "compute/cuda/attention.hpp"

@@ -179,7 +179,7 @@ cudaError_t launch_norm(const NormArgs& args, const Gate& gate, bool in_bf16, cu
 
 constexpr int kThreads = 256;
 
-// A thread has four values of a row; blocks are rows by stretches of a row.
+// A thread has four values of a row; blocks are rows by parts of a row.
 struct Place {
     int64_t token;
     int column;

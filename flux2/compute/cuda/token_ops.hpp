@@ -46,8 +46,8 @@ struct GateArgs {
 };
 // y = x + gate * branch
 cudaError_t add_gated(const GateArgs& args, cudaStream_t stream);
-// The same, and the norm of its result in one pass; args.x is not read. Both results may lie where
-// the branch lies, row on row.
+// The same, and the norm of its result in one pass; args.x is not read. Both results may
+// overwrite the branch, row by row.
 cudaError_t add_gated_and_norm(const GateArgs& gate, const NormArgs& args, cudaStream_t stream);
 
 struct SwigluArgs {
@@ -72,7 +72,7 @@ struct RopeTableArgs {
 };
 cudaError_t rope_table(const RopeTableArgs& args, cudaStream_t stream);
 
-// Heads of one or two stretches of tokens, one behind the other: RMS-normalised when there is a
+// Heads of one or two ranges of tokens, concatenated: RMS-normalised when there is a
 // norm, rotated when there is a table, and in BF16.
 struct HeadsArgs {
     struct Part {

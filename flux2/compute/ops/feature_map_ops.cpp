@@ -98,7 +98,7 @@ FeatureMap cuda_conv(Graph& g, const Conv& w, const FeatureMap& x, ggml_tensor* 
 // Some queries at a time, so that their scores stay below a tenth of a gigabyte.
 ggml_tensor* cuda_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {
     constexpr int64_t kMaxScores = 32 << 20;
-    constexpr float kGain = 1024;  // keeps small probabilities out of F16's coarse end
+    constexpr float kGain = 1024;  // keeps small probabilities out of F16's denormals
     const int64_t width = q->ne[0];
     const int64_t n = q->ne[1] * q->ne[2];
     const auto tokens = [&](ggml_tensor* x) { return ggml_reshape_2d(g, as_half(g, x), width, n); };

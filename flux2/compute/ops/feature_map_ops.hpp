@@ -1,7 +1,7 @@
 // What convolutional networks do with feature maps, in three forms, which a graph's Form chooses
 // from: ggml's own operations on planes, which run on every device; nodes of our own
 // (compute/plain/feature_map_nodes) as CPUs (compute/cpu) and NVIDIA GPUs (compute/cuda) compute
-// them, which are many times faster and want the channels of a pixel side by side.
+// them, which are many times faster and need the channels of a pixel to be contiguous.
 #pragma once
 
 #include "compute/graph.hpp"

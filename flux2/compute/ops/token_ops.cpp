@@ -25,7 +25,7 @@ bool is_stock(const Graph& g) {
 }
 
 // How a node of ours is computed in such a graph: in F32 by the function for CPUs, or in `type` by
-// a kernel, for which the plain form stands where there is none.
+// a kernel, else by the plain form.
 NodeForm node_form(const Graph& g, ggml_type type, ggml_custom_op_t on_cpu) {
     return is_for_cpu(g) ? NodeForm{.function = on_cpu} : NodeForm{.type = type};
 }
@@ -115,7 +115,8 @@ ggml_tensor* tokens(Graph& g, ggml_tensor* x, int64_t first, int64_t n_tokens) {
                         static_cast<size_t>(first) * x->nb[2]);
 }
 
-// For forms that see all keys at once: kept ones are appended, queries that see less come apart.
+// For forms that see all keys at once: kept ones are appended, queries that see fewer keys are
+// computed separately.
 ggml_tensor* joined_attention(Graph& g, const AttentionInput& in) {
     if (in.mask != nullptr) {
         return masked_attention(g, in);
@@ -158,7 +159,7 @@ ggml_tensor* linear_to(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
     if (is_for_cuda(g) && w->type == GGML_TYPE_BF16) {
         return own::linear(g, w, as_type(g, x, w->type), {to});
     }
-    if (cpu::is_laid_out_q8(w)) {
+    if (cpu::is_repacked_q8(w)) {
         return as_type(g, cpu::linear_q8(g, w, as_type(g, x, GGML_TYPE_F32)), to);
     }
     ggml_tensor* y = ggml_mul_mat(g, w, as_type(g, x, GGML_TYPE_F32));

@@ -1,7 +1,7 @@
-// The steps all networks are made of. Each has up to three forms, which a graph's Form chooses
-// from: ggml's operations, which every device has; nodes of our own (compute/plain/token_nodes) as
-// CPUs compute them (compute/cpu); the same nodes as NVIDIA GPUs do (compute/cuda). Shapes are ggml
-// order, fastest first.
+// The operations that transformers consist of. Each has up to three forms, which a graph's Form
+// chooses from: ggml's operations, which every device has; nodes of our own
+// (compute/plain/token_nodes) as CPUs compute them (compute/cpu); the same nodes as NVIDIA GPUs do
+// (compute/cuda). Shapes are ggml order, fastest first.
 #pragma once
 
 #include "compute/graph.hpp"
@@ -19,8 +19,8 @@ namespace flux2 {
 // How a network with these weights is computed best: heads of head_dim values, tokens of `width`.
 Form choose_form(const Backend& backend, const Weights& weights, int64_t head_dim, int64_t width);
 
-// y = W x. The only door to a weight matrix. w [in, out], x [in, n] -> [out, n] in F32, or in the
-// type that the graph's activations have.
+// y = W x. Nothing else multiplies by a weight matrix. w [in, out], x [in, n] -> [out, n] in F32,
+// or in the type that the graph's activations have.
 ggml_tensor* linear(Graph& g, ggml_tensor* w, ggml_tensor* x);
 ggml_tensor* linear_activations(Graph& g, ggml_tensor* w, ggml_tensor* x);
 
@@ -40,7 +40,7 @@ ggml_tensor* add_gated(Graph& g, ggml_tensor* x, ggml_tensor* branch, const ModS
 // x + branch
 ggml_tensor* add(Graph& g, ggml_tensor* x, ggml_tensor* branch);
 
-// silu(gate) * up, behind the values of `before` when there is one. gate, up [n_ff, n].
+// silu(gate) * up, appended to `before` when there is one. gate, up [n_ff, n].
 ggml_tensor* swiglu(Graph& g, ggml_tensor* gate, ggml_tensor* up, ggml_tensor* before = nullptr);
 
 // ---- Attention ----

@@ -23,7 +23,7 @@ Identity identity_of(const ggml_tensor* node) {
     return identity;
 }
 
-// What ggml calls for every node of ours. Its frames are no place for exceptions to pass, and its
+// What ggml calls for every node of ours. No exception may pass through its frames, and its
 // other threads wait for this one, so a lack of memory is noted where the graph looks for it; what
 // would be computed from missing results is left out.
 void run(ggml_tensor* node, int ith, int nth, void* lacks_memory) {

@@ -43,8 +43,8 @@ struct OwnNode {
 // A node without parameters. Sources that are null are left out.
 ggml_tensor* own_node(Graph& g, const OwnNode& node, std::initializer_list<ggml_tensor*> sources);
 
-// Behind ggml's own parameters of such nodes, which take 24 bytes, lie the operation and the
-// function, and then ours.
+// After ggml's own parameters of such nodes, which take 24 bytes, come the operation and the
+// function, then our parameters.
 constexpr size_t kNodeParamsOffset = 40;
 constexpr size_t kNodeParamsSize = GGML_MAX_OP_PARAMS - kNodeParamsOffset;
 

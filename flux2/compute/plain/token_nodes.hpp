@@ -49,7 +49,7 @@ struct GateParams {
 ggml_tensor* add_gated(Graph& g, ggml_tensor* x, ggml_tensor* branch,
                        std::span<const ModSpan> spans, const NodeForm& form);
 
-// silu(gate) * up, behind the values of `before` when there is one; all of one type. Sources gate,
+// silu(gate) * up, appended to `before` when there is one; all of one type. Sources gate,
 // up, before
 extern const OwnOperation kSwiglu;
 ggml_tensor* swiglu(Graph& g, ggml_tensor* gate, ggml_tensor* up, ggml_tensor* before,
