@@ -91,7 +91,7 @@ struct Fallbacks {
     }
 };
 
-void add_tensors(Plan& plan, const std::vector<ExpectedTensor>& expected,
+void add_tensors(ConversionPlan& plan, const std::vector<ExpectedTensor>& expected,
                  const TextEncoderSizes& sizes, bool tied_embeddings,
                  const ConvertOptions& options) {
     const Checkpoint& checkpoint = *plan.checkpoint;
@@ -119,7 +119,7 @@ void add_tensors(Plan& plan, const std::vector<ExpectedTensor>& expected,
     }
 }
 
-void plan_transformer(Plan& plan, const ConvertOptions& options) {
+void plan_transformer(ConversionPlan& plan, const ConvertOptions& options) {
     const Checkpoint& checkpoint = *plan.checkpoint;
     const TransformerSizes sizes = read_transformer_sizes(checkpoint);
     const VariantChoice choice = decide_variant(checkpoint, sizes, options.variant);
@@ -133,7 +133,7 @@ void plan_transformer(Plan& plan, const ConvertOptions& options) {
     plan.latent_channels = sizes.channels;
 }
 
-void plan_vae(Plan& plan, const ConvertOptions& options) {
+void plan_vae(ConversionPlan& plan, const ConvertOptions& options) {
     const VaeSizes sizes = read_vae_sizes(*plan.checkpoint);
     MetadataResult result = autoencoder_metadata(*plan.checkpoint, *options.types.file_type);
     plan.metadata = std::move(result.metadata);
@@ -141,7 +141,7 @@ void plan_vae(Plan& plan, const ConvertOptions& options) {
     plan.latent_channels = 4 * sizes.latent_channels;
 }
 
-void plan_tiny_autoencoder(Plan& plan, const ConvertOptions& options) {
+void plan_tiny_autoencoder(ConversionPlan& plan, const ConvertOptions& options) {
     const TinyAutoencoderSizes sizes = read_tiny_autoencoder_sizes(*plan.checkpoint);
     MetadataResult result = autoencoder_metadata(*plan.checkpoint, *options.types.file_type);
     plan.metadata = std::move(result.metadata);
@@ -150,7 +150,7 @@ void plan_tiny_autoencoder(Plan& plan, const ConvertOptions& options) {
     plan.latent_channels = 4 * sizes.latent_channels;
 }
 
-void plan_text_encoder(Plan& plan, const TextEncoderSizes& sizes,
+void plan_text_encoder(ConversionPlan& plan, const TextEncoderSizes& sizes,
                        std::vector<ExpectedTensor>& expected, const ConvertOptions& options) {
     const Checkpoint& checkpoint = *plan.checkpoint;
     const TextUse use = decide_text_use(checkpoint, sizes, options.text_encoder);
@@ -173,7 +173,7 @@ constexpr std::string_view kIgnored = "bn.num_batches_tracked";
 
 }  // namespace
 
-std::vector<GgufTensor> Plan::targets() const {
+std::vector<GgufTensor> ConversionPlan::targets() const {
     std::vector<GgufTensor> result;
     for (const PlannedTensor& tensor : tensors) {
         result.push_back(tensor.target);
@@ -181,13 +181,13 @@ std::vector<GgufTensor> Plan::targets() const {
     return result;
 }
 
-uint64_t Plan::output_bytes() const {
+uint64_t ConversionPlan::output_bytes() const {
     return lay_out_gguf(metadata, targets()).file_bytes;
 }
 
-Plan make_plan(const Checkpoint& checkpoint, const std::filesystem::path& output,
-               const ConvertOptions& options) {
-    Plan plan;
+ConversionPlan make_plan(const Checkpoint& checkpoint, const std::filesystem::path& output,
+                         const ConvertOptions& options) {
+    ConversionPlan plan;
     plan.checkpoint = &checkpoint;
     plan.output = output;
     std::vector<ExpectedTensor> expected = check_inventory(checkpoint);
@@ -223,9 +223,9 @@ Plan make_plan(const Checkpoint& checkpoint, const std::filesystem::path& output
     return plan;
 }
 
-void check_overrides_match(const std::vector<Plan>& plans, const TypeRequest& types) {
+void check_overrides_match(const std::vector<ConversionPlan>& plans, const TypeRequest& types) {
     for (const TypeOverride& override : types.overrides) {
-        const bool used = std::any_of(plans.begin(), plans.end(), [&](const Plan& plan) {
+        const bool used = std::any_of(plans.begin(), plans.end(), [&](const ConversionPlan& plan) {
             return std::any_of(plan.tensors.begin(), plan.tensors.end(),
                                [&](const PlannedTensor& tensor) {
                                    return tensor.target.shape.n_dims >= 2 &&
@@ -238,8 +238,8 @@ void check_overrides_match(const std::vector<Plan>& plans, const TypeRequest& ty
     }
 }
 
-void check_parts_fit(const std::vector<Plan>& plans) {
-    const auto fit_of = [](const Plan& plan) {
+void check_parts_fit(const std::vector<ConversionPlan>& plans) {
+    const auto fit_of = [](const ConversionPlan& plan) {
         return PartFit{plan.checkpoint->part(), plan.checkpoint->file(), plan.text_width,
                        plan.latent_channels};
     };
@@ -254,7 +254,7 @@ void check_parts_fit(const std::vector<Plan>& plans) {
     }
 }
 
-void write_plan(const Plan& plan, int n_threads, const std::atomic<bool>& cancel,
+void write_plan(const ConversionPlan& plan, int n_threads, const std::atomic<bool>& cancel,
                 const ProgressCallback& progress) {
     const std::vector<MappedFile>& files = plan.checkpoint->source().files();
     std::atomic<bool> stop_hashing = false;
@@ -276,7 +276,8 @@ void write_plan(const Plan& plan, int n_threads, const std::atomic<bool>& cancel
     writer.finish(metadata);
 }
 
-std::vector<TypeError> verify_plan(const Plan& plan, int n_threads, const std::atomic<bool>& cancel,
+std::vector<TypeError> verify_plan(const ConversionPlan& plan, int n_threads,
+                                   const std::atomic<bool>& cancel,
                                    const ProgressCallback& progress) {
     return verify_tensors(plan.output, plan.tensors,
                           {.n_threads = n_threads,

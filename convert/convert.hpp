@@ -28,7 +28,7 @@ struct ConvertOptions {
 };
 
 // All that will be written, decided before anything is.
-struct Plan {
+struct ConversionPlan {
     const Checkpoint* checkpoint = nullptr;  // borrowed
     std::filesystem::path output;
     Metadata metadata;
@@ -47,22 +47,23 @@ struct Plan {
 
 // Throws bad_file for a checkpoint that is incomplete, bad_argument for options that cannot work, a
 // target size that is too small among them.
-Plan make_plan(const Checkpoint& checkpoint, const std::filesystem::path& output,
-               const ConvertOptions& options);
+ConversionPlan make_plan(const Checkpoint& checkpoint, const std::filesystem::path& output,
+                         const ConvertOptions& options);
 
 // Throws bad_argument for a --tensor-type that matches no matrix of any plan.
-void check_overrides_match(const std::vector<Plan>& plans, const TypeRequest& types);
+void check_overrides_match(const std::vector<ConversionPlan>& plans, const TypeRequest& types);
 
 // Throws bad_file when two parts do not belong to one model, or one stands there twice.
-void check_parts_fit(const std::vector<Plan>& plans);
+void check_parts_fit(const std::vector<ConversionPlan>& plans);
 
 using ProgressCallback = std::function<void(uint64_t done_bytes)>;
 
 // Writes the file, or leaves everything as it was.
-void write_plan(const Plan& plan, int n_threads, const std::atomic<bool>& cancel,
+void write_plan(const ConversionPlan& plan, int n_threads, const std::atomic<bool>& cancel,
                 const ProgressCallback& progress);
 
-std::vector<TypeError> verify_plan(const Plan& plan, int n_threads, const std::atomic<bool>& cancel,
+std::vector<TypeError> verify_plan(const ConversionPlan& plan, int n_threads,
+                                   const std::atomic<bool>& cancel,
                                    const ProgressCallback& progress);
 
 }  // namespace flux2::convert

@@ -50,7 +50,7 @@ std::vector<fs::path> files_read(const Checkpoint& checkpoint, const fs::path& t
 }  // namespace
 
 std::vector<Checkpoint> open_inputs(const std::vector<fs::path>& inputs) {
-    constexpr std::array<std::string_view, 3> kParts = {"transformer", "text_encoder", "vae"};
+    constexpr std::array<std::string_view, 3> kFolders = {"transformer", "text_encoder", "vae"};
     std::vector<Checkpoint> checkpoints;
     for (const fs::path& input : inputs) {
         if (!is_diffusers_folder(input)) {
@@ -59,10 +59,10 @@ std::vector<Checkpoint> open_inputs(const std::vector<fs::path>& inputs) {
             }
             continue;
         }
-        for (const std::string_view part : kParts) {
-            check(is_folder(input / part), ErrorKind::bad_file, input.string(),
-                  ": is a diffusers folder without ", part, "/; download the rest of it");
-            checkpoints.push_back(Checkpoint::open(input / part));
+        for (const std::string_view folder : kFolders) {
+            check(is_folder(input / folder), ErrorKind::bad_file, input.string(),
+                  ": is a diffusers folder without ", folder, "/; download the rest of it");
+            checkpoints.push_back(Checkpoint::open(input / folder));
         }
     }
     return checkpoints;

@@ -5,8 +5,8 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/guarded_main.hpp"
+#include "base/image_limits.hpp"
 #include "base/parse_number.hpp"
-#include "base/picture_limits.hpp"
 #include "convert.hpp"
 #include "inputs.hpp"
 #include "progress.hpp"
@@ -103,8 +103,8 @@ DefaultOptions::Size parse_size(const std::string& text) {
         const bool number = !digits.empty() && digits.size() <= 4 &&
                             digits.find_first_not_of("0123456789") == std::string::npos;
         const int value = number ? std::stoi(digits) : 0;
-        check(is_picture_side(value), ErrorKind::bad_argument, "--default-size ", text,
-              " is no size such as 1024x768; sides are multiples of ", kPictureGrid, " from ",
+        check(is_image_side(value), ErrorKind::bad_argument, "--default-size ", text,
+              " is no size such as 1024x768; sides are multiples of ", kImageGrid, " from ",
               kMinSide, " to ", kMaxSide);
         return value;
     };
@@ -190,7 +190,7 @@ ConvertOptions read_options(const cxxopts::ParseResult& args) {
 }
 
 // Writes one file and prints one line. Returns whether it passed verification, if that was asked.
-bool run_plan(const Plan& plan, const ConvertOptions& options, bool verify) {
+bool run_plan(const ConversionPlan& plan, const ConvertOptions& options, bool verify) {
     const auto start = std::chrono::steady_clock::now();
     const std::string label = plan.output.filename().string();
     const uint64_t total = source_bytes(plan.tensors);
@@ -213,12 +213,13 @@ bool run_plan(const Plan& plan, const ConvertOptions& options, bool verify) {
 }
 
 // A plan for each part; prints what it is, with which types, and warnings.
-std::vector<Plan> make_plans(const std::vector<Checkpoint>& checkpoints,
-                             const std::vector<fs::path>& outputs, const ConvertOptions& options) {
+std::vector<ConversionPlan> make_plans(const std::vector<Checkpoint>& checkpoints,
+                                       const std::vector<fs::path>& outputs,
+                                       const ConvertOptions& options) {
     check(checkpoints.size() == 1 || !options.types.target_bytes, ErrorKind::bad_argument,
           "--target-size is the size of one file, and these inputs make ", checkpoints.size(),
           "; convert the parts one by one");
-    std::vector<Plan> plans;
+    std::vector<ConversionPlan> plans;
     for (size_t i = 0; i < checkpoints.size(); ++i) {
         plans.push_back(make_plan(checkpoints[i], outputs[i], options));
         std::cout << checkpoints[i].file() << ": " << worded(plans.back().summary, option_of)
@@ -255,9 +256,9 @@ int run(const cxxopts::ParseResult& args) {
     if (!dry_run) {
         std::for_each(outputs.begin(), outputs.end(), check_writable);
     }
-    const std::vector<Plan> plans = make_plans(checkpoints, outputs, options);
+    const std::vector<ConversionPlan> plans = make_plans(checkpoints, outputs, options);
     bool good = true;
-    for (const Plan& plan : plans) {
+    for (const ConversionPlan& plan : plans) {
         if (dry_run) {
             print_table(std::cout, plan);
             continue;

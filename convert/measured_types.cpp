@@ -14,7 +14,7 @@ namespace flux2::convert {
 namespace {
 
 // Errors of every candidate of the tensors with these numbers.
-std::vector<MeasuredMatrix> measure(const Plan& plan, const std::vector<size_t>& open,
+std::vector<MeasuredMatrix> measure(const ConversionPlan& plan, const std::vector<size_t>& open,
                                     const ConvertOptions& options) {
     std::vector<MeasuredMatrix> matrices(open.size());
     parallel_for(open.size(), options.n_threads, [&](size_t i, size_t) {
@@ -49,8 +49,8 @@ std::string describe(const std::map<TensorType, int>& counts, double error) {
 }
 
 // Enters the selected types into the plan and its metadata.
-void apply(Plan& plan, const std::vector<size_t>& open, const std::vector<MeasuredMatrix>& matrices,
-           const Selection& selection) {
+void apply(ConversionPlan& plan, const std::vector<size_t>& open,
+           const std::vector<MeasuredMatrix>& matrices, const Selection& selection) {
     std::map<TensorType, int> counts;
     std::map<TensorType, int64_t> elements;
     for (size_t i = 0; i < open.size(); ++i) {
@@ -70,7 +70,7 @@ void apply(Plan& plan, const std::vector<size_t>& open, const std::vector<Measur
 }
 
 // Room for the matrices in a file of the wanted size. Throws bad_argument when they do not fit.
-uint64_t room_for(const Plan& plan, const std::vector<size_t>& open,
+uint64_t room_for(const ConversionPlan& plan, const std::vector<size_t>& open,
                   const std::vector<MeasuredMatrix>& matrices, uint64_t target_bytes) {
     std::vector<GgufTensor> smallest = plan.targets();
     for (size_t i = 0; i < open.size(); ++i) {
@@ -86,7 +86,8 @@ uint64_t room_for(const Plan& plan, const std::vector<size_t>& open,
 
 }  // namespace
 
-void choose_by_error(Plan& plan, const std::vector<size_t>& open, const ConvertOptions& options) {
+void choose_by_error(ConversionPlan& plan, const std::vector<size_t>& open,
+                     const ConvertOptions& options) {
     const TypeRequest& types = options.types;
     if (open.empty()) {
         if (types.target_bytes) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kChunkElements = 1 << 20;  // 4 MB as F32
 
-// A stretch of one tensor that a thread converts in one go.
+// Consecutive elements of one tensor that a thread converts in one go.
 struct Chunk {
     size_t tensor;
     int64_t first;
@@ -72,7 +72,7 @@ void read_chunk(const PlannedTensor& tensor, const Chunk& chunk, Scratch& scratc
 
 void copy_chunk(GgufWriter& writer, const PlannedTensor& tensor, const Chunk& chunk) {
     uint64_t offset = data_bytes(tensor.target.type, chunk.first);
-    for (const Piece& piece : tensor.source->stretch(chunk.first, chunk.n)) {
+    for (const Piece& piece : tensor.source->slice(chunk.first, chunk.n)) {
         writer.write(chunk.tensor, offset, piece.bytes);
         offset += piece.bytes.size();
     }
@@ -195,11 +195,11 @@ std::vector<TypeError> verify_tensors(const std::filesystem::path& file,
     std::vector<Sums> sums(tensors.size());
     std::mutex mutex;
     for_each_chunk(tensors, options, [&](const Chunk& chunk, Scratch& scratch) {
-        const Sums part =
+        const Sums of_chunk =
             compare_chunk(tensors[chunk.tensor], *read_back[chunk.tensor], chunk, scratch);
         const std::lock_guard lock(mutex);
-        sums[chunk.tensor].source += part.source;
-        sums[chunk.tensor].difference += part.difference;
+        sums[chunk.tensor].source += of_chunk.source;
+        sums[chunk.tensor].difference += of_chunk.difference;
     });
 
     std::map<std::string, TypeError> errors;

@@ -22,7 +22,7 @@ std::string readable_bytes(uint64_t bytes) {
     return text.str();
 }
 
-void print_table(std::ostream& out, const Plan& plan) {
+void print_table(std::ostream& out, const ConversionPlan& plan) {
     size_t name_width = 0;
     for (const PlannedTensor& tensor : plan.tensors) {
         name_width = std::max(name_width, tensor.target.name.size());

@@ -14,7 +14,7 @@ namespace flux2::convert {
 std::string readable_bytes(uint64_t bytes);
 
 // Every tensor with its shape, types, size and measured error, then the total.
-void print_table(std::ostream& out, const Plan& plan);
+void print_table(std::ostream& out, const ConversionPlan& plan);
 
 // A line per type; returns whether all are within their limits.
 bool print_errors(std::ostream& out, const std::vector<TypeError>& errors);

@@ -43,7 +43,7 @@ struct Pieces {
     std::function<void(size_t width)> number;
 };
 
-void take_apart(const std::string& pattern, const Pieces& pieces) {
+void parse_pattern(const std::string& pattern, const Pieces& pieces) {
     constexpr std::string_view kSeed = "{seed}";
     for (size_t at = 0; at < pattern.size();) {
         if (pattern.compare(at, kSeed.size(), kSeed) == 0) {
@@ -70,7 +70,7 @@ std::string padded(int number, size_t width) {
 
 bool has_seed(const std::string& pattern) {
     bool found = false;
-    take_apart(pattern, {[](char) {}, [&] { found = true; }, [](size_t) {}});
+    parse_pattern(pattern, {[](char) {}, [&] { found = true; }, [](size_t) {}});
     return found;
 }
 
@@ -78,12 +78,13 @@ bool has_seed(const std::string& pattern) {
 // caught, has up to nine digits.
 std::regex names_of(const std::string& pattern) {
     std::string text;
-    take_apart(pattern, {[&](char c) {
-                             const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-                                                static_cast<unsigned char>(c) >= 0x80;
-                             text += plain ? std::string(1, c) : std::string("\\") + c;
-                         },
-                         [&] { text += "[0-9]+"; }, [&](size_t) { text += "([0-9]{1,9})"; }});
+    parse_pattern(pattern, {[&](char c) {
+                                const bool plain =
+                                    std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+                                    static_cast<unsigned char>(c) >= 0x80;
+                                text += plain ? std::string(1, c) : std::string("\\") + c;
+                            },
+                            [&] { text += "[0-9]+"; }, [&](size_t) { text += "([0-9]{1,9})"; }});
     return std::regex(text);
 }
 
@@ -118,14 +119,14 @@ int highest_number(const fs::path& folder, fs::path::const_iterator piece,
 
 fs::path output_name(const std::string& pattern, uint64_t seed, int number) {
     std::string name;
-    take_apart(pattern, {[&](char c) { name += c; }, [&] { name += std::to_string(seed); },
-                         [&](size_t width) { name += padded(number, width); }});
+    parse_pattern(pattern, {[&](char c) { name += c; }, [&] { name += std::to_string(seed); },
+                            [&](size_t width) { name += padded(number, width); }});
     return name;
 }
 
 bool has_number(const std::string& pattern) {
     bool found = false;
-    take_apart(pattern, {[](char) {}, [] {}, [&](size_t) { found = true; }});
+    parse_pattern(pattern, {[](char) {}, [] {}, [&](size_t) { found = true; }});
     return found;
 }
 

@@ -11,25 +11,25 @@ namespace flux2 {
 // As messages name it: "`type`". worded() finds it there again.
 std::ostream& operator<<(std::ostream& out, Setting setting);
 
-// Joins the parts as operator<< prints them.
-template <typename... Parts>
-std::string concat(const Parts&... parts) {
+// Joins the values as operator<< prints them.
+template <typename... Values>
+std::string concat(const Values&... values) {
     std::ostringstream out;
-    (out << ... << parts);
+    (out << ... << values);
     return out.str();
 }
 
-template <typename... Parts>
-[[noreturn]] void fail(ErrorKind kind, const Parts&... parts) {
-    throw Error(kind, concat(parts...));
+template <typename... Values>
+[[noreturn]] void fail(ErrorKind kind, const Values&... values) {
+    throw Error(kind, concat(values...));
 }
 
-// Throws unless the condition holds. The message is built only on failure, but its parts are
+// Throws unless the condition holds. The message is built only on failure, but its values are
 // evaluated always: in inner loops write an if and fail().
-template <typename... Parts>
-void check(bool condition, ErrorKind kind, const Parts&... parts) {
+template <typename... Values>
+void check(bool condition, ErrorKind kind, const Values&... values) {
     if (!condition) {
-        fail(kind, parts...);
+        fail(kind, values...);
     }
 }
 

@@ -398,7 +398,7 @@ flux2::ModelFiles to_files(const flux2_model_files& files) {
             path_of(files.taesd), files.taesd_preview_only != 0};
 }
 
-void add_pictures(const flux2_request& given, flux2::Request& request) {
+void add_images(const flux2_request& given, flux2::Request& request) {
     check(given.n_references == 0 || given.references != nullptr, ErrorKind::bad_argument,
           "flux2_request.references is a null pointer, but n_references is ", given.n_references);
     for (size_t i = 0; i < given.n_references; ++i) {
@@ -441,7 +441,7 @@ flux2::Request to_request(const flux2_request& given) {
     request.noise_file = path_of(given.noise_file);
     request.embeds_file = path_of(given.embeds_file);
     request.cancel = given.cancel != nullptr ? &given.cancel->raised : nullptr;
-    add_pictures(given, request);
+    add_images(given, request);
     return request;
 }
 

@@ -13,7 +13,7 @@ namespace {
 std::vector<RecognisedPart> recognise(const TensorSource& source) {
     const std::string file = source.path().string();
     Identity identity = identify(source);
-    check(identity.stranger.empty(), ErrorKind::unsupported, file, ": ", identity.stranger);
+    check(identity.other_kind.empty(), ErrorKind::unsupported, file, ": ", identity.other_kind);
     check(!identity.parts.empty(), ErrorKind::bad_file, file,
           ": is no part of FLUX.2 that this program knows (", source.tensors().size(), " tensors",
           source.tensors().empty() ? "" : ", the first is " + source.tensors().front().name,
@@ -79,7 +79,7 @@ bool ModelTensor::same_type_throughout() const {
                        [&](const Piece& piece) { return piece.type == type(); });
 }
 
-std::vector<Piece> ModelTensor::stretch(int64_t first, int64_t n) const {
+std::vector<Piece> ModelTensor::slice(int64_t first, int64_t n) const {
     std::vector<Piece> found;
     for (const Piece& piece : pieces) {
         const int64_t skipped = std::min(first, piece.n_elements);
@@ -98,7 +98,7 @@ std::vector<Piece> ModelTensor::stretch(int64_t first, int64_t n) const {
 }
 
 void ModelTensor::read_f32(int64_t first, std::span<float> out) const {
-    for (const Piece& piece : stretch(first, static_cast<int64_t>(out.size()))) {
+    for (const Piece& piece : slice(first, static_cast<int64_t>(out.size()))) {
         const auto n = static_cast<size_t>(piece.n_elements);
         if (piece.scaled != nullptr) {
             piece.scaled->read_f32(piece.first, out.first(n));
@@ -150,7 +150,7 @@ std::vector<const TensorInfo*> Checkpoint::tensors_of(const RecognisedPart& part
 }
 
 // The tensors of the file that make one of ours, in the order of its rows.
-struct Checkpoint::Parts {
+struct Checkpoint::StackedTensors {
     std::vector<const TensorInfo*> tensors;
     bool swap_halves = false;
 };
@@ -159,28 +159,28 @@ void Checkpoint::collect_tensors(const RecognisedPart& recognised) {
     const std::vector<const TensorInfo*> tensors = tensors_of(recognised);
     const WeightSchemes schemes(source_, naming_, tensors);
     std::vector<std::string> order;  // of first appearance in the file
-    std::unordered_map<std::string, Parts> parts_of;
+    std::unordered_map<std::string, StackedTensors> stacks;
     for (const TensorInfo* tensor : tensors) {
         if (describes_weights(tensor->name)) {
             continue;
         }
         const TensorPlace place = flux2::place(part_, strip_prefix(tensor->name));
-        Parts& parts = parts_of[place.name];
-        if (parts.tensors.empty()) {
+        StackedTensors& stacked = stacks[place.name];
+        if (stacked.tensors.empty()) {
             order.push_back(place.name);
-            parts.tensors.resize(static_cast<size_t>(place.n_parts));
-            parts.swap_halves = place.swap_halves;
+            stacked.tensors.resize(static_cast<size_t>(place.n_stacked));
+            stacked.swap_halves = place.swap_halves;
         }
-        const auto part = static_cast<size_t>(place.part);
-        check(parts.tensors.size() == static_cast<size_t>(place.n_parts) &&
-                  parts.tensors[part] == nullptr,
+        const auto index = static_cast<size_t>(place.stack_index);
+        check(stacked.tensors.size() == static_cast<size_t>(place.n_stacked) &&
+                  stacked.tensors[index] == nullptr,
               ErrorKind::bad_file, file(), ": tensor ", tensor->name, " stands for ", place.name,
               ", which the file also has under another name; it mixes two layouts");
-        parts.tensors[part] = tensor;
+        stacked.tensors[index] = tensor;
     }
     for (const std::string& name : order) {
         index_.emplace(name, tensors_.size());
-        tensors_.push_back(assemble(name, parts_of[name], schemes));
+        tensors_.push_back(assemble(name, stacks[name], schemes));
     }
     const bool mistral = part_ == Part::text_encoder && !normalises_queries();
     if (mistral && naming_ == Naming::hugging_face) {
@@ -203,13 +203,13 @@ void Checkpoint::interleave_queries_and_keys() {
     }
 }
 
-ModelTensor Checkpoint::assemble(const std::string& name, const Parts& parts,
+ModelTensor Checkpoint::assemble(const std::string& name, const StackedTensors& stacked,
                                  const WeightSchemes& schemes) {
     ModelTensor model_tensor{.name = name, .shape = {}, .pieces = {}};
-    for (size_t i = 0; i < parts.tensors.size(); ++i) {
-        const TensorInfo* tensor = parts.tensors[i];
+    for (size_t i = 0; i < stacked.tensors.size(); ++i) {
+        const TensorInfo* tensor = stacked.tensors[i];
         check(tensor != nullptr, ErrorKind::bad_file, file(), ": tensor ", name, " comes in ",
-              parts.tensors.size(), " parts, and part ", i + 1,
+              stacked.tensors.size(), " tensors, and number ", i + 1,
               " is missing; the file is incomplete or of another model");
         const ScaledMatrix* scaled = nullptr;
         if (auto found = schemes.find(*tensor)) {
@@ -220,18 +220,19 @@ ModelTensor Checkpoint::assemble(const std::string& name, const Parts& parts,
         check(first || shape.ne[0] == model_tensor.shape.ne[0], ErrorKind::bad_file, file(),
               ": tensor ", tensor->name, " has rows of ", shape.ne[0], ", its siblings of ",
               model_tensor.shape.ne[0]);
-        check(parts.tensors.size() == 1 || shape.n_dims == 2, ErrorKind::bad_file, file(),
+        check(stacked.tensors.size() == 1 || shape.n_dims == 2, ErrorKind::bad_file, file(),
               ": tensor ", tensor->name, " has shape ", to_string(shape), ", a matrix is expected");
         if (first) {
             model_tensor.shape = shape;
         } else {
             model_tensor.shape.ne[1] += shape.ne[1];
         }
-        check(!parts.swap_halves || shape.rows() % 2 == 0, ErrorKind::bad_file, file(), ": tensor ",
-              tensor->name, " has ", shape.rows(), " rows, an even number is expected");
+        check(!stacked.swap_halves || shape.rows() % 2 == 0, ErrorKind::bad_file, file(),
+              ": tensor ", tensor->name, " has ", shape.rows(),
+              " rows, an even number is expected");
         const TensorType type = scaled != nullptr ? scaled->type : tensor->type;
         for (const Piece& piece :
-             cut({type, shape.elements(), tensor->bytes, scaled, 0}, parts.swap_halves)) {
+             cut({type, shape.elements(), tensor->bytes, scaled, 0}, stacked.swap_halves)) {
             model_tensor.pieces.push_back(piece);
         }
     }

@@ -37,10 +37,10 @@ struct ModelTensor {
     // The type of all pieces; the first one's when they differ.
     TensorType type() const { return pieces.front().type; }
     bool same_type_throughout() const;
-    // The stretch of n elements from element `first` on, as pieces. For block types both ends must
+    // The slice of n elements from element `first` on, as pieces. For block types both ends must
     // lie on block borders.
-    std::vector<Piece> stretch(int64_t first, int64_t n) const;
-    // The same stretch as F32 values.
+    std::vector<Piece> slice(int64_t first, int64_t n) const;
+    // The same slice as F32 values.
     void read_f32(int64_t first, std::span<float> out) const;
 };
 
@@ -72,11 +72,12 @@ class Checkpoint {
     bool normalises_queries() const;
 
   private:
-    struct Parts;
+    struct StackedTensors;
     std::vector<const TensorInfo*> tensors_of(const RecognisedPart& part) const;
     void collect_tensors(const RecognisedPart& part);
     void interleave_queries_and_keys();
-    ModelTensor assemble(const std::string& name, const Parts& parts, const WeightSchemes& schemes);
+    ModelTensor assemble(const std::string& name, const StackedTensors& stacked,
+                         const WeightSchemes& schemes);
 
     TensorSource source_;
     Part part_;

@@ -36,7 +36,7 @@ constexpr std::array<std::string_view, 3> kTinyDecoders = {"", "decoder.", "taes
 constexpr std::array<std::string_view, 3> kTinyEncoders = {"", "encoder.", "taesd_encoder."};
 
 // Something people also have, told by a mark in the name of any of its tensors.
-struct Stranger {
+struct OtherKind {
     std::string_view mark;
     std::string_view what;
     std::optional<Part> taken_for;  // none: an adapter to some model
@@ -44,43 +44,43 @@ struct Stranger {
 
 // The first match wins: adapters and ControlNets repeat names of the model they belong to, whole
 // checkpoints hold text encoders and autoencoders.
-constexpr std::array kStrangers = {
-    Stranger{"lora_A", "an adapter", std::nullopt},
-    Stranger{"lora_B", "an adapter", std::nullopt},
-    Stranger{"lora_down", "an adapter", std::nullopt},
-    Stranger{"lora_up", "an adapter", std::nullopt},
-    Stranger{".lora.down.", "an adapter", std::nullopt},
-    Stranger{".lora.up.", "an adapter", std::nullopt},
-    Stranger{"lokr_w", "an adapter", std::nullopt},
-    Stranger{"hada_w", "an adapter", std::nullopt},
-    Stranger{"controlnet_blocks.", "a ControlNet", Part::transformer},
-    Stranger{"double_blocks.0.img_mod.lin.", "a FLUX.1 transformer", Part::transformer},
-    Stranger{"vector_in.in_layer.", "a FLUX.1 transformer", Part::transformer},
-    Stranger{"single_transformer_blocks.0.proj_mlp.", "a FLUX.1 transformer", Part::transformer},
-    Stranger{"distilled_guidance_layer.", "a Chroma transformer", Part::transformer},
-    Stranger{"input_blocks.0.0.", "a Stable Diffusion or SDXL model", Part::transformer},
-    Stranger{"down_blocks.1.attentions.0.", "a Stable Diffusion or SDXL UNet", Part::transformer},
-    Stranger{"joint_blocks.0.x_block.", "a Stable Diffusion 3 model", Part::transformer},
-    Stranger{"transformer_blocks.0.img_mod.1.", "a Qwen-Image transformer", Part::transformer},
-    Stranger{"noise_refiner.0.", "a Z-Image or Lumina transformer", Part::transformer},
-    Stranger{"layer.0.SelfAttention.q.", "a T5 text encoder", Part::text_encoder},
-    Stranger{"enc.blk.0.attn_q.", "a T5 text encoder", Part::text_encoder},
-    Stranger{"text_model.encoder.layers.0.", "a CLIP text encoder", Part::text_encoder},
-    Stranger{"resblocks.0.attn.in_proj_weight", "a CLIP encoder", Part::text_encoder},
-    Stranger{"v.blk.0.", "the picture encoder of a language model", Part::text_encoder},
-    Stranger{"layers.0.pre_feedforward_layernorm.", "a Gemma language model", Part::text_encoder},
-    Stranger{"blk.0.post_ffw_norm.", "a Gemma language model", Part::text_encoder},
+constexpr std::array kOtherKinds = {
+    OtherKind{"lora_A", "an adapter", std::nullopt},
+    OtherKind{"lora_B", "an adapter", std::nullopt},
+    OtherKind{"lora_down", "an adapter", std::nullopt},
+    OtherKind{"lora_up", "an adapter", std::nullopt},
+    OtherKind{".lora.down.", "an adapter", std::nullopt},
+    OtherKind{".lora.up.", "an adapter", std::nullopt},
+    OtherKind{"lokr_w", "an adapter", std::nullopt},
+    OtherKind{"hada_w", "an adapter", std::nullopt},
+    OtherKind{"controlnet_blocks.", "a ControlNet", Part::transformer},
+    OtherKind{"double_blocks.0.img_mod.lin.", "a FLUX.1 transformer", Part::transformer},
+    OtherKind{"vector_in.in_layer.", "a FLUX.1 transformer", Part::transformer},
+    OtherKind{"single_transformer_blocks.0.proj_mlp.", "a FLUX.1 transformer", Part::transformer},
+    OtherKind{"distilled_guidance_layer.", "a Chroma transformer", Part::transformer},
+    OtherKind{"input_blocks.0.0.", "a Stable Diffusion or SDXL model", Part::transformer},
+    OtherKind{"down_blocks.1.attentions.0.", "a Stable Diffusion or SDXL UNet", Part::transformer},
+    OtherKind{"joint_blocks.0.x_block.", "a Stable Diffusion 3 model", Part::transformer},
+    OtherKind{"transformer_blocks.0.img_mod.1.", "a Qwen-Image transformer", Part::transformer},
+    OtherKind{"noise_refiner.0.", "a Z-Image or Lumina transformer", Part::transformer},
+    OtherKind{"layer.0.SelfAttention.q.", "a T5 text encoder", Part::text_encoder},
+    OtherKind{"enc.blk.0.attn_q.", "a T5 text encoder", Part::text_encoder},
+    OtherKind{"text_model.encoder.layers.0.", "a CLIP text encoder", Part::text_encoder},
+    OtherKind{"resblocks.0.attn.in_proj_weight", "a CLIP encoder", Part::text_encoder},
+    OtherKind{"v.blk.0.", "the picture encoder of a language model", Part::text_encoder},
+    OtherKind{"layers.0.pre_feedforward_layernorm.", "a Gemma language model", Part::text_encoder},
+    OtherKind{"blk.0.post_ffw_norm.", "a Gemma language model", Part::text_encoder},
 };
 
 using Tensors = std::vector<const TensorInfo*>;
 
-std::string find_stranger(const Tensors& tensors) {
-    for (const Stranger& stranger : kStrangers) {
+std::string find_other_kind(const Tensors& tensors) {
+    for (const OtherKind& other_kind : kOtherKinds) {
         for (const TensorInfo* tensor : tensors) {
-            if (tensor->name.find(stranger.mark) != std::string::npos) {
-                return concat("is ", stranger.what, " (", tensor->name, "); ",
-                              stranger.taken_for ? advice_for(*stranger.taken_for)
-                                                 : "give the model it belongs to");
+            if (tensor->name.find(other_kind.mark) != std::string::npos) {
+                return concat("is ", other_kind.what, " (", tensor->name, "); ",
+                              other_kind.taken_for ? advice_for(*other_kind.taken_for)
+                                                   : "give the model it belongs to");
             }
         }
     }
@@ -290,7 +290,7 @@ Identity identify(const TensorSource& source) {
     Identity identity;
     for (const auto& [prefix, tensors] : by_prefix) {
         auto part = find_part(Names(tensors));
-        if (part && find_stranger(tensors).empty()) {
+        if (part && find_other_kind(tensors).empty()) {
             part->prefix = prefix;
             identity.parts.push_back(std::move(*part));
         }
@@ -298,10 +298,10 @@ Identity identify(const TensorSource& source) {
     std::stable_sort(identity.parts.begin(), identity.parts.end(),
                      [](const auto& a, const auto& b) { return a.part < b.part; });
     if (identity.parts.empty()) {
-        identity.stranger = find_stranger(all);
+        identity.other_kind = find_other_kind(all);
     }
-    if (identity.parts.empty() && identity.stranger.empty()) {
-        identity.stranger = name_remains(Names(all));
+    if (identity.parts.empty() && identity.other_kind.empty()) {
+        identity.other_kind = name_remains(Names(all));
     }
     return identity;
 }

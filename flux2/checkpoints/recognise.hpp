@@ -26,7 +26,7 @@ struct Identity {
     std::vector<RecognisedPart> parts;
     // Then: "is a FLUX.1 transformer (vector_in.in_layer.weight); use ...". Empty when the file is
     // of no kind this program has heard of.
-    std::string stranger;
+    std::string other_kind;
 };
 
 Identity identify(const TensorSource& source);

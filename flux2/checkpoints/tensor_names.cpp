@@ -18,8 +18,8 @@ constexpr std::string_view kTextEncoders = "text_encoders.";
 struct Rule {
     std::string_view from;
     std::string_view to;
-    int part = 0;
-    int n_parts = 1;
+    int stack_index = 0;
+    int n_stacked = 1;
     bool swap_halves = false;
 };
 
@@ -194,7 +194,8 @@ std::string substitute(std::string_view target, const std::vector<std::string_vi
 TensorPlace place(std::span<const Rule> rules, std::string_view name) {
     for (const Rule& rule : rules) {
         if (const auto matched = match(rule.from, name)) {
-            return {substitute(rule.to, *matched), rule.part, rule.n_parts, rule.swap_halves};
+            return {substitute(rule.to, *matched), rule.stack_index, rule.n_stacked,
+                    rule.swap_halves};
         }
     }
     return {.name = std::string(name)};

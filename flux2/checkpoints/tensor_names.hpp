@@ -10,9 +10,9 @@ namespace flux2 {
 // Where a tensor of a checkpoint belongs.
 struct TensorPlace {
     std::string name;  // ours
-    // A fused matrix may come in parts, whose rows are stacked in this order.
-    int part = 0;
-    int n_parts = 1;
+    // A fused matrix may come as several tensors, whose rows are stacked in this order.
+    int stack_index = 0;
+    int n_stacked = 1;
     // The upper and the lower half of the rows change places.
     bool swap_halves = false;
 };

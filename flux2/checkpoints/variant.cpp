@@ -2,8 +2,8 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/image_limits.hpp"
 #include "base/letter_case.hpp"
-#include "base/picture_limits.hpp"
 #include "formats/json_file.hpp"
 #include "networks/family.hpp"
 
@@ -168,7 +168,7 @@ SamplingDefaults sampling_defaults(const Checkpoint& checkpoint, Variant variant
     const int64_t width = keys.get_int("flux2.default_width").value_or(defaults.width);
     const int64_t height = keys.get_int("flux2.default_height").value_or(defaults.height);
     for (const int64_t side : {width, height}) {
-        check(is_picture_side(side), ErrorKind::bad_file, checkpoint.file(),
+        check(is_image_side(side), ErrorKind::bad_file, checkpoint.file(),
               ": says its pictures are ", width, "x", height,
               ", which makes no sense; convert it again");
     }

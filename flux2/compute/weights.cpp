@@ -319,7 +319,7 @@ void Weights::encode(const Bound& bound, const Write& write) const {
         encoded.resize(data_bytes(type, taken));
         if (same) {
             auto* to = encoded.data();
-            for (const Piece& piece : bound.source->stretch(first, taken)) {
+            for (const Piece& piece : bound.source->slice(first, taken)) {
                 to = std::copy(piece.bytes.begin(), piece.bytes.end(), to);
             }
         } else {

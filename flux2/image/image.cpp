@@ -1,7 +1,7 @@
 #include "image/image.hpp"
 
 #include "base/check.hpp"
-#include "base/picture_limits.hpp"
+#include "base/image_limits.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -177,7 +177,7 @@ Image cover(const Image& image, int width, int height) {
 namespace {
 
 // What a reference picture is shrunk to before it is cropped; its own size when it is small enough.
-PictureSize shrunk_size(const Image& image, int64_t max_pixels) {
+ImageSize shrunk_size(const Image& image, int64_t max_pixels) {
     constexpr int kMaxAspect = 8;
     check_image(image);
     check(max_pixels > 0, ErrorKind::bad_argument, "reference pictures are limited to ", max_pixels,
@@ -194,8 +194,8 @@ PictureSize shrunk_size(const Image& image, int64_t max_pixels) {
         return {width, height};
     }
     const double scale = std::sqrt(static_cast<double>(max_pixels) / static_cast<double>(pixels));
-    const PictureSize shrunk = {static_cast<int>(width * scale), static_cast<int>(height * scale)};
-    check(std::min(shrunk.width, shrunk.height) >= kPictureGrid, ErrorKind::bad_argument,
+    const ImageSize shrunk = {static_cast<int>(width * scale), static_cast<int>(height * scale)};
+    check(std::min(shrunk.width, shrunk.height) >= kImageGrid, ErrorKind::bad_argument,
           "a reference picture of ", width, " x ", height, " pixels has no room in ", max_pixels,
           " pixels; allow more");
     return shrunk;
@@ -203,15 +203,14 @@ PictureSize shrunk_size(const Image& image, int64_t max_pixels) {
 
 }  // namespace
 
-PictureSize fitted_size(const Image& image, int64_t max_pixels) {
-    const PictureSize shrunk = shrunk_size(image, max_pixels);
-    return {shrunk.width / kPictureGrid * kPictureGrid,
-            shrunk.height / kPictureGrid * kPictureGrid};
+ImageSize fitted_size(const Image& image, int64_t max_pixels) {
+    const ImageSize shrunk = shrunk_size(image, max_pixels);
+    return {shrunk.width / kImageGrid * kImageGrid, shrunk.height / kImageGrid * kImageGrid};
 }
 
 Image fit_reference(const Image& image, int64_t max_pixels) {
-    const PictureSize shrunk = shrunk_size(image, max_pixels);
-    const PictureSize fitted = fitted_size(image, max_pixels);
+    const ImageSize shrunk = shrunk_size(image, max_pixels);
+    const ImageSize fitted = fitted_size(image, max_pixels);
     if (shrunk.width == image.width && shrunk.height == image.height) {
         return center_crop(image, fitted.width, fitted.height);
     }

@@ -26,7 +26,7 @@ Image center_crop(const Image& image, int width, int height);
 // Fills this size: scaled until it covers it, then the middle is taken.
 Image cover(const Image& image, int width, int height);
 
-struct PictureSize {
+struct ImageSize {
     int width = 0, height = 0;
 };
 
@@ -34,7 +34,7 @@ struct PictureSize {
 // multiples of 16. Throws bad_argument for a side under 64 pixels, or one over 8 times the other.
 Image fit_reference(const Image& image, int64_t max_pixels);
 // The size it has then, without looking at pixels. Throws as fit_reference does.
-PictureSize fitted_size(const Image& image, int64_t max_pixels);
+ImageSize fitted_size(const Image& image, int64_t max_pixels);
 
 // 0..255 -> -1..1, planes of red, green and blue: [width, height, 3].
 HostTensor to_planes(const Image& image);

@@ -27,8 +27,8 @@ constexpr std::array<uint32_t, 256> kCrcTable = [] {
 // The checksum covers the type and the data.
 uint32_t chunk_checksum(std::string_view type, Bytes data) {
     uint32_t crc = ~0u;
-    for (const Bytes part : {std::as_bytes(std::span(type)), data}) {
-        for (const std::byte byte : part) {
+    for (const Bytes bytes : {std::as_bytes(std::span(type)), data}) {
+        for (const std::byte byte : bytes) {
             crc = crc >> 8 ^ kCrcTable[(crc ^ std::to_integer<uint32_t>(byte)) & 255];
         }
     }

@@ -46,8 +46,8 @@ void add_resnet(List& list, const std::string& name, int64_t in, int64_t out) {
 void add_mid(List& list, const std::string& name, int64_t channels) {
     add_resnet(list, name + ".block_1", channels, channels);
     list.norm(name + ".attn_1.norm", channels);
-    for (const char* part : {"q", "k", "v", "proj_out"}) {
-        list.conv(name + ".attn_1." + part, channels, channels, 1);
+    for (const char* layer : {"q", "k", "v", "proj_out"}) {
+        list.conv(name + ".attn_1." + layer, channels, channels, 1);
     }
     add_resnet(list, name + ".block_2", channels, channels);
 }

@@ -39,10 +39,11 @@ void warn_if_cut(const PromptKey& prompt, const std::string& cut_text) {
 
 }  // namespace
 
-std::string encoder_facts(const Model& model, const LoadOptions& options, Parts& parts) {
+std::string encoder_facts(const Model& model, const LoadOptions& options,
+                          LoadedModel& loaded_model) {
     const Checkpoint& checkpoint = *model.text_encoder;
     const TextEncoderSizes sizes = read_text_encoder_sizes(checkpoint);
-    const Backend& backend = parts.backend(Part::text_encoder);
+    const Backend& backend = loaded_model.backend(Part::text_encoder);
     std::ostringstream facts;
     facts << std::setprecision(17);
     facts << "features by flux2 " << version() << "\n"
@@ -56,14 +57,14 @@ std::string encoder_facts(const Model& model, const LoadOptions& options, Parts&
     }
     facts << "\non " << backend.name() << " " << description_of(backend.name()) << "\noperations "
           << static_cast<int>(backend.operations()) << "\ntype " << options.type << "\nplacement "
-          << static_cast<int>(parts.placement(Part::text_encoder)) << "\nlayout "
-          << parts.text_encoder_layout() << "\n";
+          << static_cast<int>(loaded_model.placement(Part::text_encoder)) << "\nlayout "
+          << loaded_model.text_encoder_layout() << "\n";
     return facts.str();
 }
 
-FeatureStore::FeatureStore(const Model& model, const LoadOptions& options, Parts& parts,
-                           const TensorCache& cache)
-    : model_(model), options_(options), parts_(parts), cache_(cache) {}
+FeatureStore::FeatureStore(const Model& model, const LoadOptions& options,
+                           LoadedModel& loaded_model, const TensorCache& cache)
+    : model_(model), options_(options), loaded_model_(loaded_model), cache_(cache) {}
 
 SharedTensor FeatureStore::get(const PromptKey& prompt) const {
     const auto found = std::find_if(entries_.begin(), entries_.end(),
@@ -110,7 +111,7 @@ bool FeatureStore::prepare(const std::vector<PromptKey>& prompts) {
             continue;
         }
         if (cache_.is_used() && facts.empty()) {
-            facts = encoder_facts(model_, options_, parts_);
+            facts = encoder_facts(model_, options_, loaded_model_);
         }
         if (!find_cached(prompt, facts)) {
             missing.push_back(prompt);
@@ -126,13 +127,13 @@ bool FeatureStore::prepare(const std::vector<PromptKey>& prompts) {
 void FeatureStore::encode(const std::vector<PromptKey>& prompts) {
     std::optional<Tokenizer> tokenizer = load_tokenizer(*model_.text_encoder);
     for (const PromptKey& prompt : prompts) {
-        PromptFeatures result = parts_.run(Part::text_encoder, [&] {
-            return encode_prompt_features(*tokenizer, parts_.text_encoder(), prompt.prompt,
+        PromptFeatures result = loaded_model_.run(Part::text_encoder, [&] {
+            return encode_prompt_features(*tokenizer, loaded_model_.text_encoder(), prompt.prompt,
                                           prompt.length);
         });
         if (cache_.is_used()) {
             // As it is loaded now: it may have found less memory than expected.
-            const std::string facts = encoder_facts(model_, options_, parts_);
+            const std::string facts = encoder_facts(model_, options_, loaded_model_);
             cache_.store(cache_key(facts, prompt), result.features, result.encoded.cut_text);
         }
         add({prompt, share(std::move(result.features)), std::move(result.encoded.cut_text)});

@@ -3,8 +3,8 @@
 
 #include <flux2/flux2.hpp>
 #include "base/host_tensor.hpp"
+#include "pipeline/loaded_model.hpp"
 #include "pipeline/model.hpp"
-#include "pipeline/parts.hpp"
 #include "pipeline/tensor_cache.hpp"
 
 #include <cstdint>
@@ -23,12 +23,13 @@ struct PromptKey {
 
 // Everything that decides the features of any prompt, to the last bit: contents of the tokenizer,
 // configuration, files of the text encoder, where it computes, type and layout of its weights.
-std::string encoder_facts(const Model& model, const LoadOptions& options, Parts& parts);
+std::string encoder_facts(const Model& model, const LoadOptions& options,
+                          LoadedModel& loaded_model);
 
 // Borrows everything it is given.
 class FeatureStore {
   public:
-    FeatureStore(const Model& model, const LoadOptions& options, Parts& parts,
+    FeatureStore(const Model& model, const LoadOptions& options, LoadedModel& loaded_model,
                  const TensorCache& cache);
 
     // Makes the features of all these prompts available, loading the text encoder at most once.
@@ -55,7 +56,7 @@ class FeatureStore {
 
     const Model& model_;
     const LoadOptions& options_;
-    Parts& parts_;
+    LoadedModel& loaded_model_;
     const TensorCache& cache_;
     std::deque<Entry> entries_;  // the newest last
 };

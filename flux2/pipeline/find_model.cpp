@@ -49,7 +49,7 @@ void add_file(Contents& contents, const fs::path& path) {
     if (identity.parts.empty()) {
         log(LogLevel::debug,
             concat(path.string(), ": skipped; ",
-                   identity.stranger.empty() ? "is no part of FLUX.2" : identity.stranger));
+                   identity.other_kind.empty() ? "is no part of FLUX.2" : identity.other_kind));
     }
     for (const RecognisedPart& part : identity.parts) {
         try {

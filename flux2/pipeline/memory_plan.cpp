@@ -20,12 +20,12 @@ MemoryUse larger(const MemoryUse& a, const MemoryUse& b) {
 }
 
 // What is encoded before the loop.
-std::vector<PictureSize> pictures_of(const Job& job) {
-    std::vector<PictureSize> pictures = job.references;
+std::vector<ImageSize> images_of(const Job& job) {
+    std::vector<ImageSize> images = job.references;
     if (job.has_init) {
-        pictures.push_back({job.width, job.height});
+        images.push_back({job.width, job.height});
     }
-    return pictures;
+    return images;
 }
 
 uint64_t feature_bytes(const Job& job, const Model& model) {
@@ -97,8 +97,8 @@ MemoryPlanner::Work MemoryPlanner::transformer(const Job& job, Placement placeme
 
 MemoryPlanner::Work MemoryPlanner::encode(const Job& job, Part part, Placement placement) {
     std::vector<int64_t> sides;
-    for (const PictureSize& picture : pictures_of(job)) {
-        sides.insert(sides.end(), {picture.width, picture.height});
+    for (const ImageSize& image : images_of(job)) {
+        sides.insert(sides.end(), {image.width, image.height});
     }
     return known({Stage::encode_references, part, placement, std::move(sides)},
                  [&] { return measure_encode(job, part, placement); });
@@ -147,10 +147,10 @@ MemoryPlanner::Work MemoryPlanner::measure_encode(const Job& job, Part part, Pla
     const auto network = autoencoder(part, placement);
     MemoryUse graph;
     int64_t pixels = 0;
-    for (const PictureSize& picture : pictures_of(job)) {
-        network->reserve_encode(picture.width, picture.height);
+    for (const ImageSize& image : images_of(job)) {
+        network->reserve_encode(image.width, image.height);
         graph = larger(graph, network->compute_memory());
-        pixels = std::max(pixels, int64_t{picture.width} * picture.height);
+        pixels = std::max(pixels, int64_t{image.width} * image.height);
     }
     return {part, network->weight_memory(), graph, static_cast<uint64_t>(pixels * kPixelBytes)};
 }
@@ -165,7 +165,7 @@ MemoryPlanner::Work MemoryPlanner::measure_decode(const Job& job, Part part, Pla
 // On the device, at most at a time; 0 for one that the job does not need.
 uint64_t MemoryPlanner::autoencoder_bytes(const Job& job, Part part, Placement placement) {
     uint64_t peak = 0;
-    if (encoding_part(model_) == part && !pictures_of(job).empty()) {
+    if (encoding_part(model_) == part && !images_of(job).empty()) {
         peak = device_bytes(encode(job, part, placement));
     }
     if (decoding_part(model_) == part || (part == Part::tiny_autoencoder && previews(job))) {
@@ -183,7 +183,7 @@ std::vector<MemoryPlanner::PlannedStage> MemoryPlanner::stages_of(const Job& job
     if (model_.text_encoder && !job.features) {
         stages.push_back({"text encoder", {text_encoder(job, of(Part::text_encoder))}});
     }
-    if (!pictures_of(job).empty()) {
+    if (!images_of(job).empty()) {
         stages.push_back({"encode references", {encode(job, encoder, of(encoder))}});
     }
     stages.push_back({"transformer", {transformer(job, of(Part::transformer))}});

@@ -3,8 +3,8 @@
 
 #include <flux2/flux2.hpp>
 #include "compute/backend.hpp"
+#include "pipeline/loaded_model.hpp"
 #include "pipeline/model.hpp"
-#include "pipeline/parts.hpp"
 #include "pipeline/request.hpp"
 
 #include <array>
@@ -30,7 +30,7 @@ struct MemoryLimits {
 // with an error; elsewhere a 32nd stays free, since ggml would end the program.
 uint64_t usable_bytes(uint64_t free_bytes, const DeviceAbilities& device);
 
-// Where the parts of a job go, whether they stay loaded together, and what that takes.
+// Where the parts of a model go for a job, whether they stay loaded together, and what that takes.
 struct MemoryChoice {
     Placements placement = {};
     bool keep_loaded = false;

@@ -110,7 +110,7 @@ bool is_presentable(const std::string& name) {
 
 // Models that fit but have other weights: of the same shapes, told by their names only, or as wide
 // as Mistral Small 3 without being it.
-void note_relatives(FileInfo& info, const TextEncoderSizes& sizes) {
+void note_matching_models(FileInfo& info, const TextEncoderSizes& sizes) {
     const bool qwen3 = sizes.family == TextFamily::qwen3;
     const std::vector<const char*> words =
         qwen3 ? std::vector{"2507", "thinking", "base", "vl", "embedding", "coder"}
@@ -150,7 +150,7 @@ void describe_text_encoder(FileInfo& info, const Checkpoint& checkpoint) {
         info.notes.push_back("no tokenizer in it or beside it, so it cannot read prompts: " +
                              tokenizer_advice(checkpoint));
     }
-    note_relatives(info, sizes);
+    note_matching_models(info, sizes);
 }
 
 void describe_vae(FileInfo& info, const VaeSizes& sizes) {

@@ -6,9 +6,9 @@
 #include "pipeline/denoise.hpp"
 #include "pipeline/features.hpp"
 #include "pipeline/latents.hpp"
+#include "pipeline/loaded_model.hpp"
 #include "pipeline/memory_plan.hpp"
 #include "pipeline/model.hpp"
-#include "pipeline/parts.hpp"
 #include "pipeline/preview.hpp"
 #include "pipeline/progress.hpp"
 #include "pipeline/prompt.hpp"
@@ -30,16 +30,17 @@ using Clock = std::chrono::steady_clock;
 // Seconds of work since it was made, those of loading parts left out.
 class WorkTimer {
   public:
-    explicit WorkTimer(const Parts& parts) : parts_(parts), loaded_(parts.load_seconds()) {}
+    explicit WorkTimer(const LoadedModel& loaded_model)
+        : loaded_model_(loaded_model), load_seconds_before_(loaded_model.load_seconds()) {}
 
     double seconds() const {
         return std::chrono::duration<double>(Clock::now() - start_).count() -
-               (parts_.load_seconds() - loaded_);
+               (loaded_model_.load_seconds() - load_seconds_before_);
     }
 
   private:
-    const Parts& parts_;
-    double loaded_;
+    const LoadedModel& loaded_model_;
+    double load_seconds_before_;
     Clock::time_point start_ = Clock::now();
 };
 
@@ -68,14 +69,14 @@ struct Pipeline::Impl {
         : options(std::move(given)),
           model(std::move(opened)),
           cache(options.cache_folder, options.cache_bytes),
-          parts(model, options),
-          features(model, options, parts, cache),
+          loaded_model(model, options),
+          features(model, options, loaded_model, cache),
           program_bytes(own_memory_bytes()) {}
 
     LoadOptions options;
     Model model;
     TensorCache cache;
-    Parts parts;
+    LoadedModel loaded_model;
     FeatureStore features;
     uint64_t program_bytes;  // before anything is loaded
     std::optional<MemoryPlanner> planner;
@@ -84,11 +85,11 @@ struct Pipeline::Impl {
     MemoryChoice choose_memory(const Job& job);
     MemoryLimits memory_limits() const;
     void check_memory(const Job& job);
-    Result generate(const Job& job, const Pictures& pictures, const Reporter& reporter);
+    Result generate(const Job& job, const FittedImages& images, const Reporter& reporter);
     bool prepare_features(const std::vector<PromptKey>& prompts, const Reporter& reporter);
-    Conditioning condition(const Job& job, const Pictures& pictures, Result& result,
+    Conditioning condition(const Job& job, const FittedImages& images, Result& result,
                            const Reporter& reporter);
-    HostTensor encode_picture(const Image& image);
+    HostTensor encode_image(const Image& image);
     void prepare_preview();
     Image preview(const HostTensor& tokens, int64_t w, int64_t h);
     void free_tiny();
@@ -107,9 +108,10 @@ MemoryChoice Pipeline::Impl::choose_memory(const Job& job) {
 
 // What our own parts hold on the device counts as free: they make room when they must.
 MemoryLimits Pipeline::Impl::memory_limits() const {
-    const uint64_t free = device_named(parts.device()).free_bytes + parts.memory().device;
+    const uint64_t free =
+        device_named(loaded_model.device()).free_bytes + loaded_model.memory().device;
     return {.device = options.max_device_bytes > 0 ? options.max_device_bytes
-                                                   : usable_bytes(free, parts.abilities()),
+                                                   : usable_bytes(free, loaded_model.abilities()),
             .host = device_named("CPU").total_bytes};
 }
 
@@ -131,21 +133,21 @@ void Pipeline::Impl::check_memory(const Job& job) {
     check(plan.host_peak <= ram, ErrorKind::out_of_memory, "a picture of ", job.width, "x",
           job.height, " does not fit:", would_need(), " and this machine has ", gigabytes(ram),
           "; make it smaller");
-    if (parts.keeps_loaded() && !choice.keep_loaded) {
+    if (loaded_model.keeps_loaded() && !choice.keep_loaded) {
         log(LogLevel::info, choice.why_in_turn);
     }
-    parts.set_keeps_loaded(choice.keep_loaded);
+    loaded_model.set_keeps_loaded(choice.keep_loaded);
     for (const Part part : kAllParts) {
         const Placement chosen = choice.placement[static_cast<size_t>(part)];
-        if (chosen != parts.placement(part)) {
-            parts.set_placement(part, chosen);
+        if (chosen != loaded_model.placement(part)) {
+            loaded_model.set_placement(part, chosen);
             log(LogLevel::info,
                 concat("the ", to_string(part), " is ",
                        chosen == Placement::unpacked   ? "held in BF16 on "
                        : chosen == Placement::device   ? "held on "
                        : chosen == Placement::streamed ? "streamed from RAM to "
                                                        : "run on the CPU, as it does not fit ",
-                       parts.device()));
+                       loaded_model.device()));
         }
     }
 }
@@ -153,21 +155,22 @@ void Pipeline::Impl::check_memory(const Job& job) {
 // Returns whether the text encoder was needed.
 bool Pipeline::Impl::prepare_features(const std::vector<PromptKey>& prompts,
                                       const Reporter& reporter) {
-    const BlockWatch watch(parts.backend(Part::text_encoder), [&](double share) {
+    const BlockWatch watch(loaded_model.backend(Part::text_encoder), [&](double share) {
         reporter.report({.stage = Stage::encode_prompt, .what = "", .share = share});
     });
     return features.prepare(prompts);
 }
 
-HostTensor Pipeline::Impl::encode_picture(const Image& image) {
-    return parts.run(encoding_part(model), [&] { return parts.encode(to_planes(image)); });
+HostTensor Pipeline::Impl::encode_image(const Image& image) {
+    return loaded_model.run(encoding_part(model),
+                            [&] { return loaded_model.encode(to_planes(image)); });
 }
 
 // Text features and encoded references.
-Conditioning Pipeline::Impl::condition(const Job& job, const Pictures& pictures, Result& result,
+Conditioning Pipeline::Impl::condition(const Job& job, const FittedImages& images, Result& result,
                                        const Reporter& reporter) {
     Conditioning conditioning;
-    const WorkTimer encoding(parts);
+    const WorkTimer encoding(loaded_model);
     if (job.features) {
         conditioning.txt = job.features;
         conditioning.negative_txt = job.negative_features;
@@ -185,29 +188,29 @@ Conditioning Pipeline::Impl::condition(const Job& job, const Pictures& pictures,
     }
     result.timings.encode_prompt = encoding.seconds();
 
-    const WorkTimer encoding_references(parts);
-    for (size_t i = 0; i < pictures.references.size(); ++i) {
-        const BlockWatch watch(parts.backend(encoding_part(model)), [&](double share) {
+    const WorkTimer encoding_references(loaded_model);
+    for (size_t i = 0; i < images.references.size(); ++i) {
+        const BlockWatch watch(loaded_model.backend(encoding_part(model)), [&](double share) {
             reporter.report({.stage = Stage::encode_references,
                              .what = "",
                              .share = (static_cast<double>(i) + share) /
-                                      static_cast<double>(pictures.references.size())});
+                                      static_cast<double>(images.references.size())});
         });
-        conditioning.references.push_back(encode_picture(pictures.references[i]));
+        conditioning.references.push_back(encode_image(images.references[i]));
     }
     result.timings.encode_references = encoding_references.seconds();
     return conditioning;
 }
 
 void Pipeline::Impl::note_memory(Result& result) const {
-    const MemoryUse use = parts.memory();
+    const MemoryUse use = loaded_model.memory();
     result.device_peak = std::max(result.device_peak, use.device);
     result.host_peak = std::max(result.host_peak, use.host);
 }
 
 void Pipeline::Impl::prepare_preview() {
     if (model.tiny) {
-        parts.run(Part::tiny_autoencoder, [&] { parts.tiny(); });
+        loaded_model.run(Part::tiny_autoencoder, [&] { loaded_model.tiny(); });
         return;
     }
     if (preview_map) {
@@ -217,7 +220,7 @@ void Pipeline::Impl::prepare_preview() {
     if (auto cached = cache.find(key, {model.sizes.channels + 1, kPreviewOutputs, 1, 1})) {
         preview_map = std::move(cached->value);
     } else {
-        preview_map = parts.run(Part::vae, [&] { return fit_preview(parts.vae()); });
+        preview_map = loaded_model.run(Part::vae, [&] { return fit_preview(loaded_model.vae()); });
         cache.store(key, *preview_map);
     }
 }
@@ -229,27 +232,27 @@ Image Pipeline::Impl::preview(const HostTensor& tokens, int64_t w, int64_t h) {
         return draw_preview(*preview_map, tokens, w, h);
     }
     const auto decode = [&] {
-        const BlockWatch silent(parts.backend(Part::tiny_autoencoder), {});
-        return from_planes(parts.tiny().decode(from_tokens(tokens, w, h)));
+        const BlockWatch silent(loaded_model.backend(Part::tiny_autoencoder), {});
+        return from_planes(loaded_model.tiny().decode(from_tokens(tokens, w, h)));
     };
     try {
         return decode();
     } catch (const Error& error) {
         if (error.kind() != ErrorKind::out_of_memory ||
-            parts.backend(Part::tiny_autoencoder).is_cpu()) {
+            loaded_model.backend(Part::tiny_autoencoder).is_cpu()) {
             throw;
         }
         log(LogLevel::warning,
             concat("not enough memory for previews (", error.what(), "): they run on the CPU"));
     }
-    parts.set_placement(Part::tiny_autoencoder, Placement::cpu);
+    loaded_model.set_placement(Part::tiny_autoencoder, Placement::cpu);
     return decode();
 }
 
 // When others need the memory.
 void Pipeline::Impl::free_tiny() {
-    if (!parts.keeps_loaded()) {
-        parts.free(Part::tiny_autoencoder);
+    if (!loaded_model.keeps_loaded()) {
+        loaded_model.free(Part::tiny_autoencoder);
     }
 }
 
@@ -272,14 +275,14 @@ HostTensor Pipeline::Impl::denoise(const Job& job, const Conditioning& condition
                                    const HostTensor& start, const Reporter& reporter) {
     const int64_t w = job.latent_w();
     const int64_t h = job.latent_h();
-    Denoiser denoiser(parts.transformer(), conditioning, w, h,
+    Denoiser denoiser(loaded_model.transformer(), conditioning, w, h,
                       {.guidance = job.guidance, .kv_references = model.variant == Variant::kv});
     const double n_passes = job.steps * (job.two_passes ? 2 : 1);
     double passes_done = 0;
     Step step;
     step.stage = Stage::denoise;
     step.n_steps = job.steps;
-    const BlockWatch watch(parts.backend(Part::transformer), [&](double share) {
+    const BlockWatch watch(loaded_model.backend(Part::transformer), [&](double share) {
         step.share = (passes_done + share) / n_passes;
         passes_done += share >= 1.0 ? 1 : 0;
         reporter.report(step);
@@ -306,24 +309,24 @@ HostTensor Pipeline::Impl::denoise(const Job& job, const Conditioning& condition
     return tokens;
 }
 
-Result Pipeline::Impl::generate(const Job& job, const Pictures& pictures,
+Result Pipeline::Impl::generate(const Job& job, const FittedImages& images,
                                 const Reporter& reporter) {
     Result result;
     result.seed = job.seed;
     result.steps = job.steps;
     result.guidance = job.guidance;
     result.sigmas = job.sigmas;
-    const double loaded = parts.load_seconds();
-    const LoadWatch loads(parts, reporter);
+    const double load_seconds_before = loaded_model.load_seconds();
+    const LoadWatch loads(loaded_model, reporter);
 
     // 1. Prompt and reference pictures.
-    std::optional<Conditioning> conditioning = condition(job, pictures, result, reporter);
+    std::optional<Conditioning> conditioning = condition(job, images, result, reporter);
     note_memory(result);
 
     // 2. What the loop starts from.
     std::optional<HostTensor> init;
-    if (pictures.init) {
-        init = encode_picture(*pictures.init);
+    if (images.init) {
+        init = encode_image(*images.init);
     }
     if (job.preview) {
         prepare_preview();
@@ -334,31 +337,31 @@ Result Pipeline::Impl::generate(const Job& job, const Pictures& pictures,
     note_memory(result);
 
     // 3. The loop.
-    const WorkTimer denoising(parts);
-    const HostTensor tokens =
-        parts.run(Part::transformer, [&] { return denoise(job, *conditioning, start, reporter); });
+    const WorkTimer denoising(loaded_model);
+    const HostTensor tokens = loaded_model.run(
+        Part::transformer, [&] { return denoise(job, *conditioning, start, reporter); });
     conditioning.reset();
     result.timings.denoise = denoising.seconds();
     note_memory(result);
 
     // 4. Pixels.
-    const WorkTimer decoding(parts);
+    const WorkTimer decoding(loaded_model);
     const HostTensor latents = from_tokens(tokens, job.latent_w(), job.latent_h());
     const Part decoder = decoding_part(model);
     if (decoder != Part::tiny_autoencoder) {
         free_tiny();
     }
-    result.image = parts.run(decoder, [&] {
-        const BlockWatch watch(parts.backend(decoder), [&](double share) {
+    result.image = loaded_model.run(decoder, [&] {
+        const BlockWatch watch(loaded_model.backend(decoder), [&](double share) {
             reporter.report({.stage = Stage::decode, .what = "", .share = share});
         });
-        return from_planes(parts.decode(latents));
+        return from_planes(loaded_model.decode(latents));
     });
     result.timings.decode = decoding.seconds();
-    result.timings.load = parts.load_seconds() - loaded;
+    result.timings.load = loaded_model.load_seconds() - load_seconds_before;
     note_memory(result);
-    if (!parts.keeps_loaded()) {
-        parts.free_all();
+    if (!loaded_model.keeps_loaded()) {
+        loaded_model.free_all();
     }
     return_unused_memory();  // the heaps of threads keep what they computed with
     return result;
@@ -381,7 +384,7 @@ const FileInfo& Pipeline::model() const {
 }
 
 const std::string& Pipeline::device() const {
-    return impl_->parts.device();
+    return impl_->loaded_model.device();
 }
 
 Result Pipeline::generate(const Request& request, const Progress& progress) {
@@ -389,8 +392,8 @@ Result Pipeline::generate(const Request& request, const Progress& progress) {
     reporter.check_cancel();
     const Job job = resolve(request, impl_->model);
     impl_->check_memory(job);
-    const CancelWatch cancel(impl_->parts, request);
-    return impl_->generate(job, fit_pictures(request, job), reporter);
+    const CancelWatch cancel(impl_->loaded_model, request);
+    return impl_->generate(job, fit_images(request, job), reporter);
 }
 
 void Pipeline::encode_prompts(const Request& request, const std::vector<std::string>& prompts,
@@ -410,8 +413,8 @@ void Pipeline::encode_prompts(const Request& request, const std::vector<std::str
     if (job.two_passes) {
         keys.push_back({job.negative_prompt, job.text_length});
     }
-    const CancelWatch cancel(impl_->parts, request);
-    const LoadWatch loads(impl_->parts, reporter);
+    const CancelWatch cancel(impl_->loaded_model, request);
+    const LoadWatch loads(impl_->loaded_model, reporter);
     impl_->prepare_features(keys, reporter);
 }
 

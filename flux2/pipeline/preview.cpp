@@ -1,7 +1,7 @@
 #include "pipeline/preview.hpp"
 
 #include "base/check.hpp"
-#include "base/picture_limits.hpp"
+#include "base/image_limits.hpp"
 #include "image/image.hpp"
 #include "pipeline/latents.hpp"
 
@@ -18,7 +18,7 @@ constexpr double kRidge = 1e-3;  // keeps the fit sane where channels hardly mat
 
 // The mean colour of the 8 x 8 pixels that pixel (px, py) of token (x, y) stands for.
 double mean_colour(const HostTensor& decoded, int64_t colour, int64_t x, int64_t y) {
-    constexpr int64_t kSide = kPictureGrid / kPixels;
+    constexpr int64_t kSide = kImageGrid / kPixels;
     double sum = 0;
     for (int64_t dy = 0; dy < kSide; ++dy) {
         const int64_t row = (colour * decoded.ne[1] + y * kSide + dy) * decoded.ne[0] + x * kSide;

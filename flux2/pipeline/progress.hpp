@@ -4,7 +4,7 @@
 #include <flux2/flux2.hpp>
 #include "base/check.hpp"
 #include "compute/backend.hpp"
-#include "pipeline/parts.hpp"
+#include "pipeline/loaded_model.hpp"
 
 #include <atomic>
 #include <functional>
@@ -36,15 +36,15 @@ class Reporter {
 // Lets a request's flag end what the parts do while it lives.
 class CancelWatch {
   public:
-    CancelWatch(Parts& parts, const Request& request) : parts_(parts) {
-        parts_.set_cancel(request.cancel);
+    CancelWatch(LoadedModel& loaded_model, const Request& request) : loaded_model_(loaded_model) {
+        loaded_model_.set_cancel(request.cancel);
     }
-    ~CancelWatch() { parts_.set_cancel(nullptr); }
+    ~CancelWatch() { loaded_model_.set_cancel(nullptr); }
     CancelWatch(const CancelWatch&) = delete;
     CancelWatch& operator=(const CancelWatch&) = delete;
 
   private:
-    Parts& parts_;
+    LoadedModel& loaded_model_;
 };
 
 // Hands the progress of computations on while it lives; then whoever had it before gets it again.
@@ -66,17 +66,17 @@ class BlockWatch {
 // Tells what is being loaded while it lives.
 class LoadWatch {
   public:
-    LoadWatch(Parts& parts, const Reporter& reporter) : parts_(parts) {
-        parts_.set_on_load([&reporter](Part part) {
+    LoadWatch(LoadedModel& loaded_model, const Reporter& reporter) : loaded_model_(loaded_model) {
+        loaded_model_.set_on_load([&reporter](Part part) {
             reporter.report({.stage = Stage::load, .what = to_string(part)});
         });
     }
-    ~LoadWatch() { parts_.set_on_load({}); }
+    ~LoadWatch() { loaded_model_.set_on_load({}); }
     LoadWatch(const LoadWatch&) = delete;
     LoadWatch& operator=(const LoadWatch&) = delete;
 
   private:
-    Parts& parts_;
+    LoadedModel& loaded_model_;
 };
 
 }  // namespace flux2

@@ -24,36 +24,35 @@ constexpr size_t kMaxPromptBytes = 1'000'000;
 int checked_side(const char* name, int side, bool fit) {
     check(side >= kMinSide && side <= kSaneSide, ErrorKind::bad_argument, name, " of ", side,
           " pixels is out of range; use ", kMinSide, " to ", kMaxSide);
-    if (side % kPictureGrid == 0) {
+    if (side % kImageGrid == 0) {
         return side;
     }
     const NearestSides nearest = nearest_sides(side);
     check(fit, ErrorKind::bad_argument, name, " of ", side, " pixels is no multiple of ",
-          kPictureGrid, "; use ", nearest.below, " or ", nearest.above, ", or ", Setting::fit_size,
+          kImageGrid, "; use ", nearest.below, " or ", nearest.above, ", or ", Setting::fit_size,
           " to round");
     return side - nearest.below < nearest.above - side ? nearest.below : nearest.above;
 }
 
 // The size of a picture, at most a megapixel, in multiples of 16.
-PictureSize matched_size(const Image& image) {
+ImageSize matched_size(const Image& image) {
     const double pixels = static_cast<double>(image.width) * image.height;
     const double scale = std::min(1.0, std::sqrt(static_cast<double>(kMatchedPixels) / pixels));
     const auto side = [&](int s) {
         const int scaled = static_cast<int>(s * scale);
-        return std::max(kMinSide, scaled / kPictureGrid * kPictureGrid);
+        return std::max(kMinSide, scaled / kImageGrid * kImageGrid);
     };
     return {side(image.width), side(image.height)};
 }
 
-PictureSize size_of_noise(const Request& request, const HostTensor& noise) {
-    check(std::max(noise.ne[0], noise.ne[1]) <= kSaneSide / kPictureGrid, ErrorKind::bad_file,
+ImageSize size_of_noise(const Request& request, const HostTensor& noise) {
+    check(std::max(noise.ne[0], noise.ne[1]) <= kSaneSide / kImageGrid, ErrorKind::bad_file,
           request.noise_file.string(), ": its noise of ", noise.ne[0], "x", noise.ne[1],
           " values is for no picture that can be made");
-    return {static_cast<int>(noise.ne[0]) * kPictureGrid,
-            static_cast<int>(noise.ne[1]) * kPictureGrid};
+    return {static_cast<int>(noise.ne[0]) * kImageGrid, static_cast<int>(noise.ne[1]) * kImageGrid};
 }
 
-PictureSize default_size(const Request& request, const Model& model, const Job& job) {
+ImageSize default_size(const Request& request, const Model& model, const Job& job) {
     if (job.noise) {
         return size_of_noise(request, *job.noise);
     }
@@ -74,7 +73,7 @@ void resolve_size(const Request& request, const Model& model, Job& job) {
     check(!request.match_reference || !(request.width || request.height), ErrorKind::bad_argument,
           "both a size and the size of a reference are asked for; leave out one of them");
     if (!request.width || !request.height) {
-        const PictureSize size = default_size(request, model, job);
+        const ImageSize size = default_size(request, model, job);
         job.width = size.width;
         job.height = size.height;
     }
@@ -165,7 +164,7 @@ void check_noise(const Request& request, const Model& model, const Job& job) {
     check(noise.ne[0] == job.latent_w() && noise.ne[1] == job.latent_h() &&
               noise.ne[2] == model.sizes.channels,
           ErrorKind::bad_file, request.noise_file.string(), ": its noise is for ",
-          noise.ne[0] * kPictureGrid, "x", noise.ne[1] * kPictureGrid, " pixels and ", noise.ne[2],
+          noise.ne[0] * kImageGrid, "x", noise.ne[1] * kImageGrid, " pixels and ", noise.ne[2],
           " channels, the picture has ", job.width, "x", job.height, " and ", model.sizes.channels);
 }
 
@@ -191,7 +190,7 @@ void resolve_features(const Request& request, const Model& model, Job& job) {
     job.text_length = n;
 }
 
-void resolve_pictures(const Request& request, const Model& model, Job& job) {
+void resolve_images(const Request& request, const Model& model, Job& job) {
     const bool can_encode = model.vae || read_tiny_autoencoder_sizes(*model.tiny).has_encoder;
     check(can_encode || (request.references.empty() && !request.init), ErrorKind::bad_file,
           "references and pictures to start from must be encoded, and ",
@@ -212,16 +211,15 @@ void resolve_pictures(const Request& request, const Model& model, Job& job) {
 
 int64_t Job::n_reference_tokens() const {
     int64_t n = 0;
-    for (const PictureSize& reference : references) {
-        n += static_cast<int64_t>(reference.width / kPictureGrid) *
-             (reference.height / kPictureGrid);
+    for (const ImageSize& reference : references) {
+        n += static_cast<int64_t>(reference.width / kImageGrid) * (reference.height / kImageGrid);
     }
     return n;
 }
 
 NearestSides nearest_sides(int side) {
-    const int below = std::max(kMinSide, side / kPictureGrid * kPictureGrid);
-    return {below, below + kPictureGrid};
+    const int below = std::max(kMinSide, side / kImageGrid * kImageGrid);
+    return {below, below + kImageGrid};
 }
 
 void check_prompt(const std::string& prompt) {
@@ -229,16 +227,16 @@ void check_prompt(const std::string& prompt) {
           " bytes is too long; use at most ", kMaxPromptBytes);
 }
 
-Pictures fit_pictures(const Request& request, const Job& job) {
-    Pictures pictures;
+FittedImages fit_images(const Request& request, const Job& job) {
+    FittedImages images;
     for (const Image& reference : request.references) {
-        pictures.references.push_back(
+        images.references.push_back(
             fit_reference(reference, max_reference_pixels(request.references.size())));
     }
     if (request.init) {
-        pictures.init = cover(request.init->image, job.width, job.height);
+        images.init = cover(request.init->image, job.width, job.height);
     }
-    return pictures;
+    return images;
 }
 
 Job resolve(const Request& request, const Model& model) {
@@ -253,7 +251,7 @@ Job resolve(const Request& request, const Model& model) {
     resolve_size(request, model, job);
     resolve_steps(request, model, job);
     resolve_guidance(request, model, job);
-    resolve_pictures(request, model, job);
+    resolve_images(request, model, job);
     job.generator = parse_generator(request.generator);
     // The reference draws its random seeds below 2^31 too.
     job.seed = request.seed.value_or(std::random_device{}() & 0x7fffffffu);

@@ -3,7 +3,7 @@
 
 #include <flux2/flux2.hpp>
 #include "base/host_tensor.hpp"
-#include "base/picture_limits.hpp"
+#include "base/image_limits.hpp"
 #include "base/random.hpp"
 #include "image/image.hpp"
 #include "pipeline/model.hpp"
@@ -29,31 +29,31 @@ struct Job {
     Generator generator = Generator::cuda;
     std::vector<float> sigmas;  // one more than steps, from high to 0
     int64_t text_length = 0;
-    std::vector<PictureSize> references;  // as the model takes them
-    bool has_init = false;                // starts from a picture
+    std::vector<ImageSize> references;  // as the model takes them
+    bool has_init = false;              // starts from a picture
     bool preview = false;
     // From files, when the request names them; else null.
     SharedTensor noise;                        // [latent_w, latent_h, channels]
     SharedTensor features, negative_features;  // of the prompts
 
-    int64_t latent_w() const { return width / kPictureGrid; }
-    int64_t latent_h() const { return height / kPictureGrid; }
+    int64_t latent_w() const { return width / kImageGrid; }
+    int64_t latent_h() const { return height / kImageGrid; }
     int64_t n_reference_tokens() const;
 };
 
 // Throws bad_argument, saying what would do. Logs a warning for settings that have no effect on
-// this model. Looks at no pixels, so that limits can be checked before fit_pictures works on them.
+// this model. Looks at no pixels, so that limits can be checked before fit_images works on them.
 Job resolve(const Request& request, const Model& model);
 
 // Throws bad_argument for a prompt that is too long to be stored with its picture.
 void check_prompt(const std::string& prompt);
 
 // The pictures of a request, sized and cropped as its job says.
-struct Pictures {
+struct FittedImages {
     std::vector<Image> references;
     std::optional<Image> init;  // of the picture's size
 };
-Pictures fit_pictures(const Request& request, const Job& job);
+FittedImages fit_images(const Request& request, const Job& job);
 
 // The two multiples of 16 around a side, the smaller at least 64: what to use instead.
 struct NearestSides {

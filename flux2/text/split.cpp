@@ -83,14 +83,14 @@ size_t tekken_punctuation(std::u32string_view text, size_t at) {
 
 // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+, or `begin` for none.
 size_t lower_word(std::u32string_view text, size_t begin) {
-    const size_t upper = run_end(text, begin, is_upper_part);
-    const size_t end = run_end(text, upper, is_lower_part);
+    const size_t upper = run_end(text, begin, is_upper_or_caseless);
+    const size_t end = run_end(text, upper, is_lower_or_caseless);
     if (end > upper) {
         return end;
     }
     // The first run gives back what the second can do with: the last character of both classes.
     for (size_t i = upper; i > begin; --i) {
-        if (is_lower_part(text[i - 1])) {
+        if (is_lower_or_caseless(text[i - 1])) {
             return i;
         }
     }
@@ -99,8 +99,8 @@ size_t lower_word(std::u32string_view text, size_t begin) {
 
 // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*, or `begin` for none.
 size_t upper_word(std::u32string_view text, size_t begin) {
-    const size_t upper = run_end(text, begin, is_upper_part);
-    return upper > begin ? run_end(text, upper, is_lower_part) : begin;
+    const size_t upper = run_end(text, begin, is_upper_or_caseless);
+    return upper > begin ? run_end(text, upper, is_lower_or_caseless) : begin;
 }
 
 // [^\r\n\p{L}\p{N}]? before one of the two. A mark may be either, so both ways are tried.

@@ -122,19 +122,19 @@ void Tokenizer::add_merge(int32_t rank) {
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
     std::vector<int32_t> ids;
-    size_t stretch = 0;  // where the text since the last special token begins
+    size_t plain = 0;  // where the text since the last special token begins
     for (size_t at = 0; at < text.size();) {
         const SpecialMatch match = special_at(text, at);
         if (match.length == 0) {
             ++at;
             continue;
         }
-        encode_stretch(text.substr(stretch, at - stretch), ids);
+        encode_plain_text(text.substr(plain, at - plain), ids);
         ids.push_back(match.id);
         at += match.length;
-        stretch = at;
+        plain = at;
     }
-    encode_stretch(text.substr(stretch), ids);
+    encode_plain_text(text.substr(plain), ids);
     return ids;
 }
 
@@ -155,7 +155,7 @@ Tokenizer::SpecialMatch Tokenizer::special_at(std::string_view text, size_t at) 
     return match;
 }
 
-void Tokenizer::encode_stretch(std::string_view text, std::vector<int32_t>& ids) const {
+void Tokenizer::encode_plain_text(std::string_view text, std::vector<int32_t>& ids) const {
     const bool qwen = split() == Split::qwen;
     const std::u32string points = qwen ? nfc(from_utf8(text)) : from_utf8(text);
     for (size_t at = 0; at < points.size();) {

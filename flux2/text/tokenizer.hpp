@@ -60,7 +60,7 @@ class Tokenizer {
     void add_merge(int32_t rank);
     SpecialMatch special_at(std::string_view text, size_t at) const;
     const Merge* find_merge(int32_t left, int32_t right) const;
-    void encode_stretch(std::string_view text, std::vector<int32_t>& ids) const;
+    void encode_plain_text(std::string_view text, std::vector<int32_t>& ids) const;
     void merge_piece(std::string_view bytes, std::vector<int32_t>& ids) const;
 
     Vocabulary vocabulary_;

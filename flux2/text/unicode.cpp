@@ -19,19 +19,19 @@ utf8proc_category_t category(char32_t c) {
 
 // Canonical decomposition, marks not yet in order.
 std::vector<utf8proc_int32_t> decompose(std::u32string_view text) {
-    constexpr utf8proc_ssize_t kMaxParts = 18;  // Unicode's bound; canonical ones stay below 5
+    constexpr utf8proc_ssize_t kMaxDecomposed = 18;  // Unicode's bound; canonical ones stay below 5
     std::vector<utf8proc_int32_t> points;
     points.reserve(text.size());
     for (const char32_t c : text) {
-        utf8proc_int32_t parts[kMaxParts];
+        utf8proc_int32_t decomposed[kMaxDecomposed];
         const utf8proc_ssize_t n =
-            utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, kMaxParts,
+            utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), decomposed, kMaxDecomposed,
                                     static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE), nullptr);
-        if (n < 0 || n > kMaxParts) {
+        if (n < 0 || n > kMaxDecomposed) {
             fail(ErrorKind::internal, "utf8proc cannot decompose code point ",
                  static_cast<uint32_t>(c));
         }
-        points.insert(points.end(), parts, parts + n);
+        points.insert(points.end(), decomposed, decomposed + n);
     }
     return points;
 }
@@ -97,13 +97,13 @@ bool is_number(char32_t c) {
     return found >= UTF8PROC_CATEGORY_ND && found <= UTF8PROC_CATEGORY_NO;
 }
 
-bool is_upper_part(char32_t c) {
+bool is_upper_or_caseless(char32_t c) {
     const auto found = category(c);
     return found >= UTF8PROC_CATEGORY_LU && found <= UTF8PROC_CATEGORY_ME &&
            found != UTF8PROC_CATEGORY_LL;
 }
 
-bool is_lower_part(char32_t c) {
+bool is_lower_or_caseless(char32_t c) {
     const auto found = category(c);
     return found == UTF8PROC_CATEGORY_LL ||
            (found >= UTF8PROC_CATEGORY_LM && found <= UTF8PROC_CATEGORY_ME);

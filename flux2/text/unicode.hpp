@@ -19,9 +19,9 @@ std::u32string nfc(std::u32string_view text);
 
 bool is_letter(char32_t c);  // \p{L}
 bool is_number(char32_t c);  // \p{N}
-// The parts of a word in Tekken's pattern; letters without case and marks belong to both.
-bool is_upper_part(char32_t c);  // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
-bool is_lower_part(char32_t c);  // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
-bool is_space(char32_t c);       // White_Space: U+0085, U+00A0 and U+3000, not U+200B or U+FEFF
+// Character classes of Tekken's pattern; letters without case and marks belong to both.
+bool is_upper_or_caseless(char32_t c);  // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+bool is_lower_or_caseless(char32_t c);  // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+bool is_space(char32_t c);  // White_Space: U+0085, U+00A0 and U+3000, not U+200B or U+FEFF
 
 }  // namespace flux2

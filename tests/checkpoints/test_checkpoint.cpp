@@ -239,7 +239,7 @@ TEST_CASE("an odd number of rows has no halves") {
               .mentions("norm_out.linear.weight"));
 }
 
-TEST_CASE("every stretch of a stacked tensor has the right values") {
+TEST_CASE("every slice of a stacked tensor has the right values") {
     const Checkpoint checkpoint = open_tensors({kDiffusersMark, kQ, kK, kV});
     const ModelTensor& qkv = checkpoint.get(kQkv);
     const std::vector<float> all = all_values(qkv);
@@ -247,7 +247,7 @@ TEST_CASE("every stretch of a stacked tensor has the right values") {
     for (int64_t first = 0; first <= size; ++first) {
         for (int64_t n = 0; first + n <= size; ++n) {
             int64_t covered = 0;
-            for (const Piece& piece : qkv.stretch(first, n)) {
+            for (const Piece& piece : qkv.slice(first, n)) {
                 CHECK(piece.n_elements > 0);
                 CHECK(piece.bytes.size() == 4 * static_cast<size_t>(piece.n_elements));
                 covered += piece.n_elements;
@@ -258,13 +258,13 @@ TEST_CASE("every stretch of a stacked tensor has the right values") {
             CHECK(values == std::vector<float>(all.begin() + first, all.begin() + first + n));
         }
     }
-    CHECK(qkv.stretch(0, 8).size() == 1);
-    CHECK(qkv.stretch(7, 2).size() == 2);
-    CHECK(qkv.stretch(7, 6).size() == 3);
-    CHECK(qkv.stretch(8, 4).size() == 1);
+    CHECK(qkv.slice(0, 8).size() == 1);
+    CHECK(qkv.slice(7, 2).size() == 2);
+    CHECK(qkv.slice(7, 6).size() == 3);
+    CHECK(qkv.slice(8, 4).size() == 1);
 }
 
-TEST_CASE("a stretch of quantised blocks falls on their borders") {
+TEST_CASE("a slice of quantised blocks falls on their borders") {
     const TemporaryFolder folder;
     const auto blocks = [](const std::string& name, int first) {
         TestTensor tensor{.name = name, .shape = {32, 2}, .data = {}, .type = TensorType::q8_0};
@@ -279,7 +279,7 @@ TEST_CASE("a stretch of quantised blocks falls on their borders") {
     const Checkpoint checkpoint = Checkpoint::open(folder / "part.gguf");
     const ModelTensor& qkv = checkpoint.get(kQkv);
     CHECK(qkv.shape == Shape{32, 6});
-    const std::vector<Piece> pieces = qkv.stretch(32, 64);
+    const std::vector<Piece> pieces = qkv.slice(32, 64);
     REQUIRE(pieces.size() == 2);
     CHECK(pieces[0].bytes.size() == 34);
     CHECK(pieces[0].bytes.front() == std::byte{2});
@@ -287,12 +287,12 @@ TEST_CASE("a stretch of quantised blocks falls on their borders") {
     CHECK(pieces[1].bytes.front() == std::byte{3});
 }
 
-TEST_CASE("a stretch past the end is refused") {
+TEST_CASE("a slice past the end is refused") {
     const Checkpoint checkpoint = open_tensors({kDiffusersMark, kQ, kK, kV});
     const ModelTensor& qkv = checkpoint.get(kQkv);
-    CHECK(error_of([&] { qkv.stretch(0, 25); }).kind == ErrorKind::internal);
-    CHECK(error_of([&] { qkv.stretch(24, 1); }).mentions(kQkv));
-    CHECK(error_of([&] { qkv.stretch(30, 1); }).kind == ErrorKind::internal);
+    CHECK(error_of([&] { qkv.slice(0, 25); }).kind == ErrorKind::internal);
+    CHECK(error_of([&] { qkv.slice(24, 1); }).mentions(kQkv));
+    CHECK(error_of([&] { qkv.slice(30, 1); }).kind == ErrorKind::internal);
 }
 
 TEST_CASE("a missing part of a stacked matrix is refused") {

@@ -41,10 +41,10 @@ TEST_CASE("well-known models of other families are named, with what would fit") 
         CAPTURE(c.tensor);
         const Identity identity = identity_of({counting_tensor(c.tensor, {1})});
         CHECK(identity.parts.empty());
-        CHECK(identity.stranger.find("is ") == 0);
-        CHECK(identity.stranger.find(c.what) != std::string::npos);
-        CHECK(identity.stranger.find(c.tensor) != std::string::npos);
-        CHECK(identity.stranger.find(c.advice) != std::string::npos);
+        CHECK(identity.other_kind.find("is ") == 0);
+        CHECK(identity.other_kind.find(c.what) != std::string::npos);
+        CHECK(identity.other_kind.find(c.tensor) != std::string::npos);
+        CHECK(identity.other_kind.find(c.advice) != std::string::npos);
     }
 }
 
@@ -52,7 +52,8 @@ TEST_CASE("autoencoders of other models are told by their latent channels") {
     for (const auto& [channels, owner] :
          {std::pair{4, "SDXL"}, {16, "FLUX.1"}, {8, "another model"}}) {
         const std::string text =
-            identity_of({counting_tensor("decoder.conv_in.weight", {3, 3, channels, 2})}).stranger;
+            identity_of({counting_tensor("decoder.conv_in.weight", {3, 3, channels, 2})})
+                .other_kind;
         CHECK(text.find(owner) != std::string::npos);
         CHECK(text.find(std::to_string(channels) + " latent channels") != std::string::npos);
         CHECK(text.find("flux2-vae.safetensors") != std::string::npos);
@@ -63,7 +64,7 @@ TEST_CASE("a whole Stable Diffusion checkpoint is not taken for the autoencoder 
     const Identity identity =
         identity_of({counting_tensor("first_stage_model.decoder.conv_in.weight", {3, 3, 4, 2}),
                      counting_tensor("model.diffusion_model.input_blocks.0.0.weight", {1})});
-    CHECK(identity.stranger.find("Stable Diffusion or SDXL model") != std::string::npos);
+    CHECK(identity.other_kind.find("Stable Diffusion or SDXL model") != std::string::npos);
 }
 
 TEST_CASE("the parts of an all-in-one checkpoint are told apart by their prefixes") {
@@ -81,7 +82,7 @@ TEST_CASE("the parts of an all-in-one checkpoint are told apart by their prefixe
     CHECK(identity.parts[1].prefix == "text_encoders.qwen3_4b.");
     CHECK(identity.parts[2].part == Part::vae);
     CHECK(identity.parts[2].prefix == "vae.");
-    CHECK(identity.stranger.empty());
+    CHECK(identity.other_kind.empty());
 }
 
 TEST_CASE("Mistral is told from other language models by heads narrower than a token") {
@@ -112,8 +113,8 @@ TEST_CASE("Mistral is told from other language models by heads narrower than a t
                                       identity_of({embeddings, counting_tensor(s.q, {10, 8}),
                                                    counting_tensor(s.bias, {8})})}) {
             CHECK(other.parts.empty());
-            CHECK(other.stranger.find("neither Qwen3 nor Mistral") != std::string::npos);
-            CHECK(other.stranger.find("dev with Mistral Small 3.2") != std::string::npos);
+            CHECK(other.other_kind.find("neither Qwen3 nor Mistral") != std::string::npos);
+            CHECK(other.other_kind.find("dev with Mistral Small 3.2") != std::string::npos);
         }
     }
 }
@@ -122,17 +123,17 @@ TEST_CASE("Gemma has query norms too, but is not Qwen3") {
     const Identity identity = identity_of({counting_tensor("blk.0.attn_q_norm.weight", {1}),
                                            counting_tensor("blk.0.post_ffw_norm.weight", {1})});
     CHECK(identity.parts.empty());
-    CHECK(identity.stranger.find("Gemma") != std::string::npos);
+    CHECK(identity.other_kind.find("Gemma") != std::string::npos);
 }
 
 TEST_CASE("a bare decoder lacks the statistics of latents: the file with all is named") {
     const auto block = counting_tensor("up.3.block.0.conv1.weight", {1});
     const Identity bare = identity_of({counting_tensor("conv_in.weight", {3, 3, 32, 2}), block});
-    CHECK(bare.stranger.find("decoder alone") != std::string::npos);
-    CHECK(bare.stranger.find("bn.running_mean") != std::string::npos);
-    CHECK(bare.stranger.find("full_encoder_small_decoder.safetensors") != std::string::npos);
+    CHECK(bare.other_kind.find("decoder alone") != std::string::npos);
+    CHECK(bare.other_kind.find("bn.running_mean") != std::string::npos);
+    CHECK(bare.other_kind.find("full_encoder_small_decoder.safetensors") != std::string::npos);
     const Identity other = identity_of({counting_tensor("conv_in.weight", {3, 3, 16, 2}), block});
-    CHECK(other.stranger.find("FLUX.1") != std::string::npos);
+    CHECK(other.other_kind.find("FLUX.1") != std::string::npos);
 }
 
 TEST_CASE("a tiny autoencoder is told by the pools of its decoder, whatever stands before them") {
@@ -151,7 +152,7 @@ TEST_CASE("a tiny autoencoder is told by the pools of its decoder, whatever stan
         CAPTURE(mark);
         const Identity identity = identity_of({counting_tensor(mark, {1})});
         CHECK(identity.parts.empty());
-        CHECK(identity.stranger.find("without its decoder") != std::string::npos);
+        CHECK(identity.other_kind.find("without its decoder") != std::string::npos);
     }
 }
 
@@ -167,7 +168,7 @@ TEST_CASE("tiny autoencoders of other models are told by their latent channels")
             const std::string text =
                 identity_of({counting_tensor(std::string(prefix) + first, {3, 3, channels, 2}),
                              counting_tensor(std::string(prefix) + block, {3, 3, 2, 2})})
-                    .stranger;
+                    .other_kind;
             CHECK(text.find("tiny autoencoder of") != std::string::npos);
             CHECK(text.find(owner) != std::string::npos);
             CHECK(text.find("TAEF2") != std::string::npos);
@@ -178,12 +179,12 @@ TEST_CASE("tiny autoencoders of other models are told by their latent channels")
 TEST_CASE("an unknown file has no name, a part has no other") {
     const Identity unknown = identity_of({counting_tensor("some.weight", {1})});
     CHECK(unknown.parts.empty());
-    CHECK(unknown.stranger.empty());
+    CHECK(unknown.other_kind.empty());
     const Identity part =
         identity_of({counting_tensor("double_stream_modulation_img.lin.weight", {1})});
     REQUIRE(part.parts.size() == 1);
     CHECK(part.parts[0].part == Part::transformer);
-    CHECK(part.stranger.empty());
+    CHECK(part.other_kind.empty());
 }
 
 }  // namespace

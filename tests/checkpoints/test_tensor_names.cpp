@@ -6,11 +6,11 @@ using namespace flux2;
 
 namespace {
 
-void check_place(const TensorPlace& place, const char* name, int part = 0, int n_parts = 1,
+void check_place(const TensorPlace& place, const char* name, int stack_index = 0, int n_stacked = 1,
                  bool swap_halves = false) {
     CHECK(place.name == name);
-    CHECK(place.part == part);
-    CHECK(place.n_parts == n_parts);
+    CHECK(place.stack_index == stack_index);
+    CHECK(place.n_stacked == n_stacked);
     CHECK(place.swap_halves == swap_halves);
 }
 

@@ -351,7 +351,7 @@ TEST_CASE("parts that do not belong together are refused") {
     const Checkpoint vae = Checkpoint::open(fixture("klein/vae.safetensors"));
     const ConvertOptions options = options_for("Q8_0");
     const auto plans_of = [&](const std::vector<const Checkpoint*>& checkpoints) {
-        std::vector<Plan> plans;
+        std::vector<ConversionPlan> plans;
         for (const Checkpoint* checkpoint : checkpoints) {
             plans.push_back(make_plan(*checkpoint, folder / "x.gguf", options));
         }
@@ -425,7 +425,7 @@ TEST_CASE("verification passes on a sound file and fails on a damaged one") {
     for (const char* type : {"F32", "F16", "BF16", "Q8_0", "Q6_K", "Q5_K_S", "Q4_K_S", "Q3_K_S",
                              "Q2_K", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL", "IQ4_XS", "MXFP4"}) {
         CAPTURE(type);
-        const Plan plan = make_plan(checkpoint, folder / "x.gguf", options_for(type));
+        const ConversionPlan plan = make_plan(checkpoint, folder / "x.gguf", options_for(type));
         write_plan(plan, 2, kNoCancel, [](uint64_t) {});
         const auto verify = [&] { return verify_plan(plan, 2, kNoCancel, [](uint64_t) {}); };
         for (const TypeError& error : verify()) {
@@ -450,7 +450,7 @@ TEST_CASE("verification passes on a sound file and fails on a damaged one") {
 TEST_CASE("verification finds a value that is no number, in whatever tensor of a type it lies") {
     const test::TemporaryFolder folder;
     const Checkpoint checkpoint = Checkpoint::open(fixture("klein/flux2.safetensors"));
-    const Plan plan = make_plan(checkpoint, folder / "x.gguf", options_for("F32"));
+    const ConversionPlan plan = make_plan(checkpoint, folder / "x.gguf", options_for("F32"));
     write_plan(plan, 2, kNoCancel, [](uint64_t) {});
     const test::Bytes sound = test::read_file(folder / "x.gguf");
     const TensorSource written = TensorSource::open(folder / "x.gguf");
@@ -464,7 +464,7 @@ TEST_CASE("verification finds a value that is no number, in whatever tensor of a
             const auto start = victim.bytes.data() - written.files().front().bytes().data();
             std::memcpy(bytes.data() + start, &value, sizeof(value));
             test::write_file(folder / "y.gguf", bytes);
-            Plan damaged = plan;
+            ConversionPlan damaged = plan;
             damaged.output = folder / "y.gguf";
             const auto errors = verify_plan(damaged, 2, kNoCancel, [](uint64_t) {});
             REQUIRE(errors.size() == 1);

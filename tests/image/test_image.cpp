@@ -38,7 +38,7 @@ std::array<int, 2> fitted_size(int width, int height, int64_t max_pixels) {
         std::vector<uint8_t>(static_cast<size_t>(width) * static_cast<size_t>(height) * 3)};
     const Image fitted = fit_reference(image, max_pixels);
     check_image(fitted);
-    const PictureSize size = flux2::fitted_size(image, max_pixels);
+    const ImageSize size = flux2::fitted_size(image, max_pixels);
     CHECK(size.width == fitted.width);
     CHECK(size.height == fitted.height);
     return {fitted.width, fitted.height};

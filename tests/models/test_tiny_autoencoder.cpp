@@ -4,8 +4,8 @@
 #include "models/tiny_autoencoder.hpp"
 
 #include <flux2/flux2.hpp>
+#include "pipeline/loaded_model.hpp"
 #include "pipeline/model_files.hpp"
-#include "pipeline/parts.hpp"
 #include "support/cli.hpp"
 #include "support/plain_pictures.hpp"
 #include "support/program.hpp"
@@ -488,15 +488,15 @@ TEST_CASE("it comes beside the transformer for previews, and is alone when it de
     const TemporaryFolder folder;
     const Model model = open_model(klein_with(write_tiny(folder, same)), "klein");
     const LoadOptions options = on_cpu();
-    Parts parts(model, options);
-    parts.transformer();
-    const uint64_t transformer = parts.memory().host;
-    parts.tiny();
-    CHECK(parts.memory().host > transformer);
-    parts.decode(HostTensor({2, 2, 4 * kLatent, 1}));
-    CHECK(parts.memory().host < transformer);
-    parts.transformer();
-    CHECK(parts.memory().host > transformer);  // it is too small to be freed for others
+    LoadedModel loaded_model(model, options);
+    loaded_model.transformer();
+    const uint64_t transformer = loaded_model.memory().host;
+    loaded_model.tiny();
+    CHECK(loaded_model.memory().host > transformer);
+    loaded_model.decode(HostTensor({2, 2, 4 * kLatent, 1}));
+    CHECK(loaded_model.memory().host < transformer);
+    loaded_model.transformer();
+    CHECK(loaded_model.memory().host > transformer);  // it is too small to be freed for others
 }
 
 TEST_CASE("the program takes --taesd, and says what --taesd-preview-only needs") {

@@ -36,16 +36,16 @@ struct SmallModel {
     Pipeline load() const { return Pipeline::load(files, options); }
     std::string facts(Placement placement = Placement::device) const {
         const Model model = open_model(files, "");
-        Parts parts(model, options);
-        parts.set_placement(Part::text_encoder, placement);
-        return encoder_facts(model, options, parts);
+        LoadedModel loaded_model(model, options);
+        loaded_model.set_placement(Part::text_encoder, placement);
+        return encoder_facts(model, options, loaded_model);
     }
     bool repacks(const std::string& type) const {
         const Model model = open_model(files, "");
         LoadOptions repacking = options;
         repacking.type = type;
         repacking.repack = true;
-        return !Parts(model, repacking).text_encoder_layout().empty();
+        return !LoadedModel(model, repacking).text_encoder_layout().empty();
     }
 };
 

@@ -1,7 +1,7 @@
 // The tokenizer of a converted file reads prompts as the recorded one does.
 #include "checkpoints/inventory.hpp"
 #include "convert.hpp"
-#include "pipeline/parts.hpp"
+#include "pipeline/loaded_model.hpp"
 #include "pipeline/prompt.hpp"
 #include "support/small_mistral.hpp"
 #include "support/support.hpp"

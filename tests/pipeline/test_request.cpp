@@ -139,9 +139,9 @@ TEST_CASE("strength drops the first steps of the schedule") {
         return resolve(plain, model).sigmas;
     }();
     CHECK(half.sigmas == std::vector<float>(whole.begin() + 4, whole.end()));
-    const Pictures pictures = fit_pictures(r, half);
-    CHECK(pictures.init->width == 64);
-    CHECK(pictures.init->height == 64);
+    const FittedImages images = fit_images(r, half);
+    CHECK(images.init->width == 64);
+    CHECK(images.init->height == 64);
     // diffusers: int(max(n - min(n * strength, n), 0)) steps are dropped.
     r.init->strength = 0.9f;
     CHECK(resolve(r, model).steps == 8);

@@ -33,11 +33,11 @@ ConvertOptions options_for(std::optional<uint64_t> target_bytes, std::optional<d
     return options;
 }
 
-double error_of_plan(const Plan& plan) {
+double error_of_plan(const ConversionPlan& plan) {
     return plan.metadata.get_float("flux2.quantization.error").value();
 }
 
-const PlannedTensor& planned(const Plan& plan, const std::string& name) {
+const PlannedTensor& planned(const ConversionPlan& plan, const std::string& name) {
     for (const PlannedTensor& tensor : plan.tensors) {
         if (tensor.target.name == name) {
             return tensor;
@@ -81,12 +81,13 @@ TEST_CASE("a file has at most the size asked for, to the byte") {
     const std::atomic<bool> cancel = false;
     for (const uint64_t size : {least, least + 1, uint64_t{6000000}, uint64_t{7654321}}) {
         CAPTURE(size);
-        const Plan plan = make_plan(checkpoint, folder / "x.gguf", options_for(size, {}));
+        const ConversionPlan plan = make_plan(checkpoint, folder / "x.gguf", options_for(size, {}));
         write_plan(plan, 2, cancel, [](uint64_t) {});
         CHECK(fs::file_size(folder / "x.gguf") == plan.output_bytes());
         CHECK(plan.output_bytes() <= size);
         // The file is taken again as the size of itself.
-        const Plan again = make_plan(checkpoint, "y", options_for(plan.output_bytes(), {}));
+        const ConversionPlan again =
+            make_plan(checkpoint, "y", options_for(plan.output_bytes(), {}));
         CHECK(again.output_bytes() == plan.output_bytes());
     }
 }
@@ -95,7 +96,7 @@ TEST_CASE("larger files have smaller errors") {
     const Checkpoint checkpoint = Checkpoint::open(kTiny);
     double last = 10;
     for (const uint64_t size : {5400000, 6000000, 6856832, 7708800, 8614016, 20000000}) {
-        const Plan plan = make_plan(checkpoint, "x", options_for(size, {}));
+        const ConversionPlan plan = make_plan(checkpoint, "x", options_for(size, {}));
         CHECK(error_of_plan(plan) < last);
         last = error_of_plan(plan);
     }
@@ -109,7 +110,7 @@ TEST_CASE("what is exact in two bits gets two, and outliers get more than the re
     // Evenly spread values have an error of about 2^-b in b bits; one of ten times their size in
     // every 32 makes it 1.6 times that.
     constexpr double kLimit = 0.045;
-    const Plan plan = make_plan(checkpoint, "x", options_for({}, kLimit));
+    const ConversionPlan plan = make_plan(checkpoint, "x", options_for({}, kLimit));
     CHECK(planned(plan, kConstant).target.type == TensorType::q2_k);
     CHECK(planned(plan, kConstant).error == 0.0);
     CHECK(planned(plan, "double_blocks.0.img_attn.qkv.weight").target.type == TensorType::q5_k);
@@ -120,7 +121,7 @@ TEST_CASE("what is exact in two bits gets two, and outliers get more than the re
         CHECK(tensor.error.value_or(0.0) <= kLimit);
     }
 
-    const Plan large = make_plan(checkpoint, "x", options_for(100000000, {}));
+    const ConversionPlan large = make_plan(checkpoint, "x", options_for(100000000, {}));
     CHECK(planned(large, kConstant).target.type == TensorType::q2_k);
     CHECK(planned(large, kOutliers).target.type == TensorType::q8_0);
 }
@@ -129,7 +130,7 @@ TEST_CASE("an override keeps its tensor out of the choice") {
     const Checkpoint checkpoint = Checkpoint::open(kTiny);
     ConvertOptions options = options_for(8000000, {});
     options.types.overrides.push_back(parse_type_override("single_blocks.0.linear1=F16"));
-    const Plan plan = make_plan(checkpoint, "x", options);
+    const ConversionPlan plan = make_plan(checkpoint, "x", options);
     CHECK(planned(plan, "single_blocks.0.linear1.weight").target.type == TensorType::f16);
     CHECK_FALSE(planned(plan, "single_blocks.0.linear1.weight").error);
     CHECK(plan.output_bytes() <= 8000000);

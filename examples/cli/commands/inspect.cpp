@@ -63,12 +63,12 @@ const char* other_picture(std::string_view start) {
     return nullptr;
 }
 
-struct PictureSize {
+struct ImageSize {
     int64_t width, height;
 };
 
 // Of a BMP, by its header; nothing for other files.
-std::optional<PictureSize> bmp_size(std::string_view start) {
+std::optional<ImageSize> bmp_size(std::string_view start) {
     const auto number = [&](size_t at) {
         uint32_t value = 0;
         for (size_t i = 4; i-- > 0;) {
@@ -83,12 +83,12 @@ std::optional<PictureSize> bmp_size(std::string_view start) {
         return std::nullopt;
     }
     // A negative height: the rows go from top to bottom.
-    return PictureSize{static_cast<int32_t>(number(18)),
-                       std::abs(int64_t{static_cast<int32_t>(number(22))})};
+    return ImageSize{static_cast<int32_t>(number(18)),
+                     std::abs(int64_t{static_cast<int32_t>(number(22))})};
 }
 
 // What a picture says it was made with.
-void add_picture(Findings& findings, const fs::path& path, PictureSize size,
+void add_picture(Findings& findings, const fs::path& path, ImageSize size,
                  const std::vector<ImageText>& texts, bool as_json) {
     nlohmann::json picture = {{"path", path.string()},
                               {"part", "picture"},

@@ -2,8 +2,8 @@
 
 #include <flux2/flux2.hpp>
 #include "base/check.hpp"
+#include "base/image_limits.hpp"
 #include "base/parse_number.hpp"
-#include "base/picture_limits.hpp"
 #include "checkpoints/inventory.hpp"
 #include "checkpoints/text_config.hpp"
 #include "common/random_values.hpp"
@@ -19,7 +19,7 @@
 #include "models/transformer.hpp"
 #include "models/vae.hpp"
 #include "pipeline/latents.hpp"
-#include "pipeline/parts.hpp"
+#include "pipeline/loaded_model.hpp"
 
 #include <cxxopts.hpp>
 #include <nlohmann/json.hpp>
@@ -58,7 +58,7 @@ uint64_t total(const MemoryUse& memory) {
     return memory.device + memory.host;
 }
 
-struct Session {
+struct Bench {
     Backend& backend;
     const BenchOptions& options;
     std::vector<StageResult> stages;
@@ -66,14 +66,14 @@ struct Session {
 
 // Runs a stage of the model several times. In text mode its line is printed at once.
 template <typename Model>
-void time_stage(Session& s, const std::string& name, const Model& model,
+void time_stage(Bench& bench, const std::string& name, const Model& model,
                 const std::function<HostTensor()>& run) {
     StageResult stage;
     stage.name = name;
     HostTensor result;
     stage.first_seconds = seconds_of([&] { result = run(); });
     stage.seconds = stage.first_seconds;
-    for (int i = 1; i < s.options.n_repeats; ++i) {
+    for (int i = 1; i < bench.options.n_repeats; ++i) {
         stage.seconds = std::min(stage.seconds, seconds_of([&] { result = run(); }));
     }
     stage.finite = std::all_of(result.data.begin(), result.data.end(),
@@ -82,26 +82,26 @@ void time_stage(Session& s, const std::string& name, const Model& model,
     stage.buffer_bytes = total(model.compute_memory());
     const Work work = work_of(model.graph()->nodes());
     stage.flops = work.flops;
-    if (const auto raw = raw_seconds(s.backend, work, s.options.weights.repack)) {
+    if (const auto raw = raw_seconds(bench.backend, work, bench.options.weights.repack)) {
         stage.raw_share = *raw / stage.seconds;
     }
-    if (!s.options.json) {
+    if (!bench.options.json) {
         std::cout << to_text(stage) << std::endl;
     }
-    s.stages.push_back(stage);
-    if (s.options.profile) {
+    bench.stages.push_back(stage);
+    if (bench.options.profile) {
         Profile profile;
-        s.backend.set_on_operation(
+        bench.backend.set_on_operation(
             [&](const ggml_tensor& node, double seconds) { profile.add(node, seconds); });
         run();
-        s.backend.set_on_operation({});
+        bench.backend.set_on_operation({});
         std::cout << profile.to_text() << std::flush;
     }
 }
 
 TransformerInput random_input(const TransformerSizes& sizes, const BenchOptions& o) {
-    const int64_t w = o.width / kPictureGrid;
-    const int64_t h = o.height / kPictureGrid;
+    const int64_t w = o.width / kImageGrid;
+    const int64_t h = o.height / kImageGrid;
     constexpr int64_t kTextLength = 512;
     TransformerInput input;
     input.img = random_tensor({sizes.channels, w * h, 1, 1});
@@ -120,57 +120,59 @@ TransformerInput random_input(const TransformerSizes& sizes, const BenchOptions&
     return input;
 }
 
-void bench_transformer(Session& s) {
-    const Checkpoint checkpoint = Checkpoint::open(s.options.files.transformer, Part::transformer);
-    Transformer transformer(s.backend, read_transformer_sizes(checkpoint), checkpoint,
-                            s.options.weights);
-    const TransformerInput input = random_input(transformer.sizes(), s.options);
-    if (s.options.kv) {
-        time_stage(s, "kv, first step", transformer,
+void bench_transformer(Bench& bench) {
+    const Checkpoint checkpoint =
+        Checkpoint::open(bench.options.files.transformer, Part::transformer);
+    Transformer transformer(bench.backend, read_transformer_sizes(checkpoint), checkpoint,
+                            bench.options.weights);
+    const TransformerInput input = random_input(transformer.sizes(), bench.options);
+    if (bench.options.kv) {
+        time_stage(bench, "kv, first step", transformer,
                    [&] { return transformer.predict(input, ReferenceMode::extract); });
-        time_stage(s, "kv, next steps", transformer,
+        time_stage(bench, "kv, next steps", transformer,
                    [&] { return transformer.predict(input, ReferenceMode::cached); });
         return;
     }
-    time_stage(s, "transformer", transformer, [&] { return transformer.predict(input); });
+    time_stage(bench, "transformer", transformer, [&] { return transformer.predict(input); });
 }
 
-void bench_text_encoder(Session& s) {
+void bench_text_encoder(Bench& bench) {
     const Checkpoint checkpoint =
-        Checkpoint::open(s.options.files.text_encoder, Part::text_encoder);
+        Checkpoint::open(bench.options.files.text_encoder, Part::text_encoder);
     const TextConfig config = read_text_config(checkpoint);
-    TextEncoder encoder(s.backend, read_text_encoder_sizes(checkpoint), text_encoder_facts(config),
-                        checkpoint, s.options.weights);
+    TextEncoder encoder(bench.backend, read_text_encoder_sizes(checkpoint),
+                        text_encoder_facts(config), checkpoint, bench.options.weights);
     std::vector<int32_t> ids(static_cast<size_t>(config.text_length));
     for (size_t i = 0; i < ids.size(); ++i) {
         ids[i] = static_cast<int32_t>(i % static_cast<size_t>(encoder.sizes().vocabulary));
     }
     const int64_t n_real = std::min<int64_t>(64, config.text_length);
-    time_stage(s, "text encoder", encoder, [&] { return encoder.encode(ids, n_real); });
+    time_stage(bench, "text encoder", encoder, [&] { return encoder.encode(ids, n_real); });
 }
 
-void bench_autoencoder(Session& s, const std::string& name, Autoencoder& network) {
+void bench_autoencoder(Bench& bench, const std::string& name, Autoencoder& network) {
     const HostTensor latents =
-        random_tensor({s.options.width / kPictureGrid, s.options.height / kPictureGrid,
+        random_tensor({bench.options.width / kImageGrid, bench.options.height / kImageGrid,
                        4 * network.latent_channels(), 1});
-    time_stage(s, name + " decode", network, [&] { return network.decode(latents); });
+    time_stage(bench, name + " decode", network, [&] { return network.decode(latents); });
     if (network.has_encoder()) {
-        const HostTensor pixels = random_tensor({s.options.width, s.options.height, 3, 1});
-        time_stage(s, name + " encode", network, [&] { return network.encode(pixels); });
+        const HostTensor pixels = random_tensor({bench.options.width, bench.options.height, 3, 1});
+        time_stage(bench, name + " encode", network, [&] { return network.encode(pixels); });
     }
 }
 
-void bench_vae(Session& s) {
-    const Checkpoint checkpoint = Checkpoint::open(s.options.files.vae, Part::vae);
-    Vae vae(s.backend, read_vae_sizes(checkpoint), checkpoint, s.options.weights);
-    bench_autoencoder(s, "vae", vae);
+void bench_vae(Bench& bench) {
+    const Checkpoint checkpoint = Checkpoint::open(bench.options.files.vae, Part::vae);
+    Vae vae(bench.backend, read_vae_sizes(checkpoint), checkpoint, bench.options.weights);
+    bench_autoencoder(bench, "vae", vae);
 }
 
-void bench_tiny(Session& s) {
-    const Checkpoint checkpoint = Checkpoint::open(s.options.files.taesd, Part::tiny_autoencoder);
-    TinyAutoencoder tiny(s.backend, read_tiny_autoencoder_sizes(checkpoint), checkpoint,
-                         s.options.weights);
-    bench_autoencoder(s, "taesd", tiny);
+void bench_tiny(Bench& bench) {
+    const Checkpoint checkpoint =
+        Checkpoint::open(bench.options.files.taesd, Part::tiny_autoencoder);
+    TinyAutoencoder tiny(bench.backend, read_tiny_autoencoder_sizes(checkpoint), checkpoint,
+                         bench.options.weights);
+    bench_autoencoder(bench, "taesd", tiny);
 }
 
 cxxopts::Options known_options() {
@@ -206,9 +208,9 @@ cxxopts::Options known_options() {
 void check_ranges(const BenchOptions& o) {
     constexpr int64_t kMostReferences = 10;
     for (const int64_t side : {o.width, o.height}) {
-        check(is_picture_side(side), ErrorKind::bad_argument, "a picture of ", o.width, "x",
-              o.height, " cannot be made; sides are multiples of ", kPictureGrid, " from ",
-              kMinSide, " to ", kMaxSide);
+        check(is_image_side(side), ErrorKind::bad_argument, "a picture of ", o.width, "x", o.height,
+              " cannot be made; sides are multiples of ", kImageGrid, " from ", kMinSide, " to ",
+              kMaxSide);
     }
     check(o.n_references >= 0 && o.n_references <= kMostReferences, ErrorKind::bad_argument,
           "--references is ", o.n_references, "; give 0 to ", kMostReferences);
@@ -260,14 +262,14 @@ BenchOptions read_options(const cxxopts::ParseResult& args) {
     return o;
 }
 
-void print_json(const Session& s) {
+void print_json(const Bench& bench) {
     nlohmann::json stages = nlohmann::json::array();
-    for (const StageResult& stage : s.stages) {
+    for (const StageResult& stage : bench.stages) {
         stages.push_back(to_json(stage));
     }
-    const nlohmann::json report = {{"device", s.backend.name()},
-                                   {"width", s.options.width},
-                                   {"height", s.options.height},
+    const nlohmann::json report = {{"device", bench.backend.name()},
+                                   {"width", bench.options.width},
+                                   {"height", bench.options.height},
                                    {"stages", stages}};
     std::cout << report.dump(2) << std::endl;
 }
@@ -283,7 +285,7 @@ int bench(int argc, char** argv) {
     }
     const BenchOptions options = read_options(args);
     Backend backend(options.device, options.n_threads);
-    Session session{backend, options, {}};
+    Bench bench{backend, options, {}};
     if (options.types) {
         std::cout << "device " << backend.name() << "\n"
                   << to_text(measure_types(backend, options.weights.repack));
@@ -294,21 +296,21 @@ int bench(int argc, char** argv) {
                   << std::endl;
     }
     if (!options.files.text_encoder.empty()) {
-        bench_text_encoder(session);
+        bench_text_encoder(bench);
     }
     if (!options.files.transformer.empty()) {
-        bench_transformer(session);
+        bench_transformer(bench);
     }
     if (!options.files.vae.empty()) {
-        bench_vae(session);
+        bench_vae(bench);
     }
     if (!options.files.taesd.empty()) {
-        bench_tiny(session);
+        bench_tiny(bench);
     }
     if (options.json) {
-        print_json(session);
+        print_json(bench);
     }
-    const bool finite = std::all_of(session.stages.begin(), session.stages.end(),
+    const bool finite = std::all_of(bench.stages.begin(), bench.stages.end(),
                                     [](const StageResult& stage) { return stage.finite; });
     return finite ? 0 : 1;
 }

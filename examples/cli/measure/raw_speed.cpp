@@ -17,7 +17,7 @@
 namespace flux2::cli {
 namespace {
 
-constexpr double kLeastPart = 0.01;      // of all multiplies; shapes below are not timed
+constexpr double kLeastShare = 0.01;     // of all multiplies; shapes below are not timed
 constexpr double kSecondsEach = 0.3;     // after which a shape is not repeated any more
 constexpr double kSecondsOfARow = 0.01;  // long beside the start of a graph
 constexpr int kMostRuns = 10;
@@ -160,13 +160,13 @@ std::optional<double> raw_seconds(const Backend& backend, const Work& work, bool
     double timed_flops = 0;
     double seconds = 0;
     for (const auto& [shape, count] : work.mat_muls) {
-        const double part = shape.flops() * static_cast<double>(count);
-        if (part < kLeastPart * flops) {
+        const double flops_of_shape = shape.flops() * static_cast<double>(count);
+        if (flops_of_shape < kLeastShare * flops) {
             continue;
         }
         if (const auto each = seconds_of_multiply(backend, shape, repacks)) {
             seconds += *each * static_cast<double>(count);
-            timed_flops += part;
+            timed_flops += flops_of_shape;
         }
     }
     return timed_flops > 0 ? std::optional(seconds * flops / timed_flops) : std::nullopt;

@@ -9,8 +9,8 @@
 #include "image/image.hpp"
 #include "pipeline/denoise.hpp"
 #include "pipeline/latents.hpp"
+#include "pipeline/loaded_model.hpp"
 #include "pipeline/model.hpp"
-#include "pipeline/parts.hpp"
 #include "pipeline/prompt.hpp"
 #include "pipeline/request.hpp"
 #include "pipeline/sampler.hpp"
@@ -32,7 +32,7 @@ struct Run {
     const Recording& recording;
     const Model& model;
     Job job;
-    Pictures pictures;
+    FittedImages images;
     Limits limits;
     size_t n_steps;  // that are computed
     Report& report;
@@ -168,16 +168,17 @@ SharedTensor replay_prompt(const Run& run, const Tokenizer& tokenizer, TextEncod
     return share(std::move(text.features));
 }
 
-Conditioning replay_conditioning(const Run& run, Parts& parts) {
+Conditioning replay_conditioning(const Run& run, LoadedModel& loaded_model) {
     const Tokenizer tokenizer = load_tokenizer(*run.model.text_encoder);
     Conditioning conditioning;
-    conditioning.txt = replay_prompt(run, tokenizer, parts.text_encoder(), "", run.job.prompt);
+    conditioning.txt =
+        replay_prompt(run, tokenizer, loaded_model.text_encoder(), "", run.job.prompt);
     if (run.job.two_passes) {
-        conditioning.negative_txt = replay_prompt(run, tokenizer, parts.text_encoder(), "negative_",
-                                                  run.job.negative_prompt);
+        conditioning.negative_txt = replay_prompt(run, tokenizer, loaded_model.text_encoder(),
+                                                  "negative_", run.job.negative_prompt);
     }
-    for (size_t i = 0; i < run.pictures.references.size(); ++i) {
-        HostTensor latents = parts.vae().encode(to_planes(run.pictures.references[i]));
+    for (size_t i = 0; i < run.images.references.size(); ++i) {
+        HostTensor latents = loaded_model.vae().encode(to_planes(run.images.references[i]));
         run.compare("reference_latents_" + std::to_string(i), to_tokens(latents), run.limits.stage);
         conditioning.references.push_back(std::move(latents));
     }
@@ -215,14 +216,14 @@ std::optional<HostTensor> recorded_picture(const Recording& recording) {
     return std::nullopt;
 }
 
-void replay_picture(const Run& run, Parts& parts, const HostTensor& tokens) {
+void replay_picture(const Run& run, LoadedModel& loaded_model, const HostTensor& tokens) {
     const std::optional<HostTensor> recorded = recorded_picture(run.recording);
     if (!recorded) {
         run.report.note(run.name + "/image: not recorded here");
         return;
     }
     const HostTensor latents = from_tokens(tokens, run.job.latent_w(), run.job.latent_h());
-    const HostTensor image = to_unit_range(parts.vae().decode(latents));
+    const HostTensor image = to_unit_range(loaded_model.vae().decode(latents));
     if (run.recording.has("image")) {
         run.compare("image", image, run.limits.run);
     }
@@ -256,9 +257,9 @@ void replay_one(const fs::path& file, ModelOptions options, size_t max_steps, Re
     const Model model = open_model(choose_files(options, /*quiet=*/true), "");
     const Request request = recorded_request(recording, settings);
     Job job = resolve_recorded(recording, request, model);
-    Pictures pictures = fit_pictures(request, job);
+    FittedImages images = fit_images(request, job);
     check_widths(recording, model, job);
-    Parts parts(model, options.load);
+    LoadedModel loaded_model(model, options.load);
     const TensorType type = parse_matrix_type(options.load.type);
     const TensorType coarsest = coarsest_type(model, type);
     const size_t n_steps = job.sigmas.size() - 1;
@@ -266,17 +267,18 @@ void replay_one(const fs::path& file, ModelOptions options, size_t max_steps, Re
                   .recording = recording,
                   .model = model,
                   .job = std::move(job),
-                  .pictures = std::move(pictures),
-                  .limits = limits_for(parts.backend(Part::transformer), coarsest),
+                  .images = std::move(images),
+                  .limits = limits_for(loaded_model.backend(Part::transformer), coarsest),
                   .n_steps = max_steps == 0 ? n_steps : std::min(max_steps, n_steps),
                   .report = report};
     report.note(concat(run.name, ": ", model.transformer.file(), " (", model.info.name, "), ",
-                       type_name(type), " in memory on ", parts.device(), ", limits of ",
+                       type_name(type), " in memory on ", loaded_model.device(), ", limits of ",
                        type_name(coarsest)));
-    Conditioning conditioning = replay_conditioning(run, parts);
-    const HostTensor tokens = replay_steps(run, parts.transformer(), std::move(conditioning));
+    Conditioning conditioning = replay_conditioning(run, loaded_model);
+    const HostTensor tokens =
+        replay_steps(run, loaded_model.transformer(), std::move(conditioning));
     if (run.is_whole()) {
-        replay_picture(run, parts, tokens);
+        replay_picture(run, loaded_model, tokens);
     } else {
         report.note(concat(run.name, ": the first ", run.n_steps, " of ", n_steps, " steps"));
     }

@@ -3,8 +3,8 @@
 #include <flux2/image.hpp>
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/image_limits.hpp"
 #include "base/parse_number.hpp"
-#include "base/picture_limits.hpp"
 #include "base/system.hpp"
 #include "checkpoints/inventory.hpp"
 #include "checkpoints/text_config.hpp"
@@ -16,7 +16,7 @@
 #include "models/vae.hpp"
 #include "pipeline/denoise.hpp"
 #include "pipeline/latents.hpp"
-#include "pipeline/parts.hpp"
+#include "pipeline/loaded_model.hpp"
 #include "pipeline/sampler.hpp"
 #include "verify/op_check.hpp"
 #include "verify/recording.hpp"
@@ -34,7 +34,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Session {
+struct Selftest {
     fs::path folder;
     Backend backend;
     WeightOptions weights;
@@ -55,12 +55,12 @@ std::vector<Position> recorded_positions(const Recording& recording, const std::
     return positions;
 }
 
-void test_text_encoder(Session& s) {
-    const Checkpoint checkpoint = s.open("text_encoder.safetensors");
+void test_text_encoder(Selftest& test) {
+    const Checkpoint checkpoint = test.open("text_encoder.safetensors");
     const TextConfig config = read_text_config(checkpoint);
-    TextEncoder encoder(s.backend, read_text_encoder_sizes(checkpoint), text_encoder_facts(config),
-                        checkpoint, s.weights);
-    const Recording golden(s.folder / "text_encoder.golden.safetensors");
+    TextEncoder encoder(test.backend, read_text_encoder_sizes(checkpoint),
+                        text_encoder_facts(config), checkpoint, test.weights);
+    const Recording golden(test.folder / "text_encoder.golden.safetensors");
     for (const std::string prefix : {"", "negative_"}) {
         if (!golden.has(prefix + "input_ids")) {
             continue;
@@ -72,16 +72,18 @@ void test_text_encoder(Session& s) {
             encoder.encode(golden.get_ints(prefix + "input_ids"), n_real, &taps);
         for (const auto& [name, tensor] : taps) {
             if (golden.has(prefix + name)) {
-                s.report.compare("text_encoder", prefix + name, tensor, golden, s.limits.text);
+                test.report.compare("text_encoder", prefix + name, tensor, golden,
+                                    test.limits.text);
             }
         }
-        s.report.compare("text_encoder", prefix + "prompt_embeds", features, golden, s.limits.text);
+        test.report.compare("text_encoder", prefix + "prompt_embeds", features, golden,
+                            test.limits.text);
     }
 }
 
-void test_transformer(Session& s, Transformer& transformer) {
-    const Recording golden(s.folder / "flux2.golden.safetensors");
-    const Recording text(s.folder / "text_encoder.golden.safetensors");
+void test_transformer(Selftest& test, Transformer& transformer) {
+    const Recording golden(test.folder / "flux2.golden.safetensors");
+    const Recording text(test.folder / "text_encoder.golden.safetensors");
     TransformerInput input;
     input.img = golden.get("latents");
     input.txt = share(text.get("prompt_embeds"));
@@ -93,23 +95,25 @@ void test_transformer(Session& s, Transformer& transformer) {
     const HostTensor velocity = transformer.predict(input, ReferenceMode::joint, &taps);
     for (const auto& [name, tensor] : taps) {
         if (golden.has(name)) {
-            s.report.compare("flux2", name, tensor, golden, s.limits.stage);
+            test.report.compare("flux2", name, tensor, golden, test.limits.stage);
         }
     }
-    s.report.compare("flux2", "velocity", velocity, golden, s.limits.stage);
+    test.report.compare("flux2", "velocity", velocity, golden, test.limits.stage);
 }
 
-void test_vae(Session& s, Vae& vae) {
-    const Recording golden(s.folder / "vae.golden.safetensors");
-    s.report.compare("vae", "decoded", vae.decode(golden.get("latents")), golden, s.limits.stage);
-    s.report.compare("vae", "encoded", vae.encode(golden.get("image")), golden, s.limits.stage);
+void test_vae(Selftest& test, Vae& vae) {
+    const Recording golden(test.folder / "vae.golden.safetensors");
+    test.report.compare("vae", "decoded", vae.decode(golden.get("latents")), golden,
+                        test.limits.stage);
+    test.report.compare("vae", "encoded", vae.encode(golden.get("image")), golden,
+                        test.limits.stage);
 }
 
 // The first n reference pictures of the folder, encoded.
-std::vector<HostTensor> encode_references(const Session& s, Vae& vae, size_t n) {
+std::vector<HostTensor> encode_references(const Selftest& test, Vae& vae, size_t n) {
     std::vector<HostTensor> references;
     for (size_t i = 0; i < n; ++i) {
-        const Image picture = load_image(s.folder / ("ref_" + std::to_string(i) + ".png"));
+        const Image picture = load_image(test.folder / ("ref_" + std::to_string(i) + ".png"));
         references.push_back(
             vae.encode(to_planes(fit_reference(picture, max_reference_pixels(n)))));
     }
@@ -117,20 +121,20 @@ std::vector<HostTensor> encode_references(const Session& s, Vae& vae, size_t n) 
 }
 
 // A whole run from recorded noise and text features; what kind of run its name tells.
-void test_run(Session& s, const std::string& run, Transformer& transformer, Vae& vae) {
-    const Recording golden(s.folder / (run + ".golden.safetensors"));
-    const Recording text(s.folder / "text_encoder.golden.safetensors");
+void test_run(Selftest& test, const std::string& run, Transformer& transformer, Vae& vae) {
+    const Recording golden(test.folder / (run + ".golden.safetensors"));
+    const Recording text(test.folder / "text_encoder.golden.safetensors");
     const HostTensor noise = golden.get("noise");
     const int64_t n_steps = golden.get("sigmas").elements() - 1;
     HostTensor sigmas({n_steps + 1, 1, 1, 1});
     sigmas.data = schedule(noise.ne[0] * noise.ne[1], n_steps);
-    s.report.compare(run, "sigmas", sigmas, golden, Limits::kSigmas);
+    test.report.compare(run, "sigmas", sigmas, golden, Limits::kSigmas);
 
     const bool guided = run.find("base_cfg") != std::string::npos;
     const size_t n_references = run.ends_with("_edit1") ? 1 : run.ends_with("_edit2") ? 2 : 0;
     Conditioning conditioning{.txt = share(text.get("prompt_embeds")),
                               .negative_txt = {},
-                              .references = encode_references(s, vae, n_references)};
+                              .references = encode_references(test, vae, n_references)};
     if (guided) {
         conditioning.negative_txt = share(text.get("negative_prompt_embeds"));
     }
@@ -145,48 +149,49 @@ void test_run(Session& s, const std::string& run, Transformer& transformer, Vae&
         [&](const HostTensor& x, size_t step, const HostTensor&) {
             const std::string name = "latents_" + std::to_string(step);
             if (golden.has(name)) {
-                s.report.compare(run, name, x, golden, s.limits.run);
+                test.report.compare(run, name, x, golden, test.limits.run);
             }
         });
     if (golden.has("image")) {
         const HostTensor pixels = vae.decode(from_tokens(tokens, noise.ne[0], noise.ne[1]));
-        s.report.compare(run, "image", to_unit_range(pixels), golden, s.limits.run);
+        test.report.compare(run, "image", to_unit_range(pixels), golden, test.limits.run);
     }
 }
 
-void run_all(Session& s) {
-    const bool text = s.has("text_encoder.golden.safetensors");
-    if (text && s.has("text_encoder.safetensors")) {
-        test_text_encoder(s);
+void run_all(Selftest& test) {
+    const bool text = test.has("text_encoder.golden.safetensors");
+    if (text && test.has("text_encoder.safetensors")) {
+        test_text_encoder(test);
     } else {
-        s.report.note("text_encoder: not recorded here");
+        test.report.note("text_encoder: not recorded here");
     }
     std::optional<Checkpoint> vae_file;
     std::optional<Vae> vae;
-    if (s.has("vae.safetensors")) {
-        vae_file = s.open("vae.safetensors");
-        vae.emplace(s.backend, read_vae_sizes(*vae_file), *vae_file, s.weights);
+    if (test.has("vae.safetensors")) {
+        vae_file = test.open("vae.safetensors");
+        vae.emplace(test.backend, read_vae_sizes(*vae_file), *vae_file, test.weights);
     }
-    if (vae && s.has("vae.golden.safetensors")) {
-        test_vae(s, *vae);
+    if (vae && test.has("vae.golden.safetensors")) {
+        test_vae(test, *vae);
     } else {
-        s.report.note("vae: not recorded here");
+        test.report.note("vae: not recorded here");
     }
-    if (!text || !s.has("flux2.safetensors")) {
-        s.report.note("flux2 and whole runs: not recorded here");
+    if (!text || !test.has("flux2.safetensors")) {
+        test.report.note("flux2 and whole runs: not recorded here");
         return;
     }
-    const Checkpoint checkpoint = s.open("flux2.safetensors");
-    Transformer transformer(s.backend, read_transformer_sizes(checkpoint), checkpoint, s.weights);
-    if (s.has("flux2.golden.safetensors")) {
-        test_transformer(s, transformer);
+    const Checkpoint checkpoint = test.open("flux2.safetensors");
+    Transformer transformer(test.backend, read_transformer_sizes(checkpoint), checkpoint,
+                            test.weights);
+    if (test.has("flux2.golden.safetensors")) {
+        test_transformer(test, transformer);
     }
     for (const char* run : {"pipeline_klein_t2i", "pipeline_klein_edit1", "pipeline_klein_edit2",
                             "pipeline_kv_edit2", "pipeline_base_cfg"}) {
-        if (vae && s.has(std::string(run) + ".golden.safetensors")) {
-            test_run(s, run, transformer, *vae);
+        if (vae && test.has(std::string(run) + ".golden.safetensors")) {
+            test_run(test, run, transformer, *vae);
         } else {
-            s.report.note(std::string(run) + ": not recorded here");
+            test.report.note(std::string(run) + ": not recorded here");
         }
     }
 }
@@ -249,8 +254,8 @@ void run_golden(const cxxopts::ParseResult& args, Report& report) {
           ": no such folder; give one with recordings by --golden");
     Backend backend(args["device"].as<std::string>(), threads_of(args));
     const Limits limits = limits_for(backend, type);
-    Session session{folder, std::move(backend), {.type = type}, limits, report};
-    run_all(session);
+    Selftest test{folder, std::move(backend), {.type = type}, limits, report};
+    run_all(test);
     check(report.n_compared() > 0, ErrorKind::bad_file, folder.string(),
           ": holds no recordings; a folder with text_encoder.golden.safetensors and the like is "
           "expected");

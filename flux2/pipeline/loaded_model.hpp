@@ -45,10 +45,10 @@ Part encoding_part(const Model& model);
 // Which one makes the picture.
 Part decoding_part(const Model& model);
 
-class Parts {
+class LoadedModel {
   public:
     // Borrows both. Starts the device. Throws bad_argument for an unknown one.
-    Parts(const Model& model, const LoadOptions& options);
+    LoadedModel(const Model& model, const LoadOptions& options);
 
     const std::string& device() const { return device_.name(); }
     const DeviceAbilities& abilities() const { return device_.device().abilities(); }

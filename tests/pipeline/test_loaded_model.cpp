@@ -1,6 +1,6 @@
 // Which parts are in memory when, and what happens when there is no room.
 #include <flux2/log.hpp>
-#include "pipeline/parts.hpp"
+#include "pipeline/loaded_model.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -23,25 +23,25 @@ TEST_CASE("parts take turns, or stay when they are to be kept") {
     LoadOptions options;
     options.device = "CPU";
     options.type = "F32";
-    Parts parts(model, options);
+    LoadedModel loaded_model(model, options);
     std::vector<Part> loaded;
-    parts.set_on_load([&](Part part) { loaded.push_back(part); });
-    parts.transformer();
-    const uint64_t transformer = parts.memory().host;
-    parts.vae();
-    parts.transformer();
+    loaded_model.set_on_load([&](Part part) { loaded.push_back(part); });
+    loaded_model.transformer();
+    const uint64_t transformer = loaded_model.memory().host;
+    loaded_model.vae();
+    loaded_model.transformer();
     CHECK(loaded == std::vector<Part>{Part::transformer, Part::vae, Part::transformer});
-    CHECK(parts.memory().host == transformer);
+    CHECK(loaded_model.memory().host == transformer);
     CHECK(transformer > 0);
 
-    parts.set_keeps_loaded(true);
-    parts.free_all();
-    CHECK(parts.memory().host == 0);
-    parts.transformer();
-    parts.vae();
-    parts.transformer();
+    loaded_model.set_keeps_loaded(true);
+    loaded_model.free_all();
+    CHECK(loaded_model.memory().host == 0);
+    loaded_model.transformer();
+    loaded_model.vae();
+    loaded_model.transformer();
     CHECK(loaded.size() == 5);
-    CHECK(parts.memory().host > transformer);
+    CHECK(loaded_model.memory().host > transformer);
 }
 
 TEST_CASE("a part that finds no memory tries again with the others freed, then gives up") {
@@ -49,13 +49,13 @@ TEST_CASE("a part that finds no memory tries again with the others freed, then g
     LoadOptions options;
     options.device = "CPU";
     options.keep_loaded = true;
-    Parts parts(model, options);
-    parts.vae();
+    LoadedModel loaded_model(model, options);
+    loaded_model.vae();
     std::string told;
     set_log([&](LogLevel, const std::string& line) { told += line + "\n"; });
     int tries = 0;
     const auto error = test::error_of([&] {
-        parts.run(Part::transformer, [&]() -> int {
+        loaded_model.run(Part::transformer, [&]() -> int {
             ++tries;
             throw Error(ErrorKind::out_of_memory, "full");
         });
@@ -68,13 +68,13 @@ TEST_CASE("a part that finds no memory tries again with the others freed, then g
     // Other failures are no reason to try again.
     tries = 0;
     CHECK(test::error_of([&] {
-              parts.run(Part::transformer, [&]() -> int {
+              loaded_model.run(Part::transformer, [&]() -> int {
                   ++tries;
                   throw Error(ErrorKind::backend, "broken");
               });
           }).kind == ErrorKind::backend);
     CHECK(tries == 1);
-    CHECK(parts.run(Part::vae, [] { return 7; }) == 7);
+    CHECK(loaded_model.run(Part::vae, [] { return 7; }) == 7);
 }
 
 }  // namespace

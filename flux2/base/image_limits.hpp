@@ -6,12 +6,12 @@
 
 namespace flux2 {
 
-constexpr int kPictureGrid = 16;  // pixels a side of a latent token; sides are multiples of it
+constexpr int kImageGrid = 16;  // pixels a side of a latent token; sides are multiples of it
 constexpr int kMinSide = 64;
 constexpr int kMaxSide = 4096;
 
-constexpr bool is_picture_side(int64_t side) {
-    return side >= kMinSide && side <= kMaxSide && side % kPictureGrid == 0;
+constexpr bool is_image_side(int64_t side) {
+    return side >= kMinSide && side <= kMaxSide && side % kImageGrid == 0;
 }
 
 // What a reference picture is shrunk to. The reference's limits: one may be larger than several.

@@ -1,4 +1,4 @@
-#include "pipeline/parts.hpp"
+#include "pipeline/loaded_model.hpp"
 
 #include "base/system.hpp"
 #include "formats/tensor_type.hpp"
@@ -43,20 +43,20 @@ Part decoding_part(const Model& model) {
     return model.tiny_decodes ? Part::tiny_autoencoder : Part::vae;
 }
 
-Parts::Parts(const Model& model, const LoadOptions& options)
+LoadedModel::LoadedModel(const Model& model, const LoadOptions& options)
     : model_(model),
       options_(options),
       keeps_loaded_(options.keep_loaded),
       device_(options.device, options.threads) {}
 
-void Parts::set_placement(Part part, Placement placement) {
+void LoadedModel::set_placement(Part part, Placement placement) {
     if (placement_[index(part)] != placement) {
         free(part);
         placement_[index(part)] = placement;
     }
 }
 
-Backend& Parts::backend(Part part) {
+Backend& LoadedModel::backend(Part part) {
     if (device_.is_cpu() || placement(part) != Placement::cpu) {
         return device_;
     }
@@ -67,7 +67,7 @@ Backend& Parts::backend(Part part) {
     return *cpu_;
 }
 
-void Parts::set_cancel(const std::atomic<bool>* flag) {
+void LoadedModel::set_cancel(const std::atomic<bool>* flag) {
     cancel_ = flag;
     device_.set_cancel(flag);
     if (cpu_) {
@@ -75,7 +75,7 @@ void Parts::set_cancel(const std::atomic<bool>* flag) {
     }
 }
 
-bool Parts::is_loaded(Part part) const {
+bool LoadedModel::is_loaded(Part part) const {
     switch (part) {
         case Part::text_encoder:
             return text_encoder_ != nullptr;
@@ -90,7 +90,7 @@ bool Parts::is_loaded(Part part) const {
 }
 
 // Unless all are to stay.
-void Parts::free_others(Part part) {
+void LoadedModel::free_others(Part part) {
     for (const Part other : kAllParts) {
         if (other != part && other != Part::tiny_autoencoder && !keeps_loaded_) {
             free(other);
@@ -99,7 +99,7 @@ void Parts::free_others(Part part) {
 }
 
 template <typename Make>
-void Parts::load(Part part, const Make& make) {
+void LoadedModel::load(Part part, const Make& make) {
     if (part != Part::tiny_autoencoder) {
         free_others(part);
     }
@@ -116,7 +116,7 @@ void Parts::load(Part part, const Make& make) {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-TextEncoder& Parts::text_encoder() {
+TextEncoder& LoadedModel::text_encoder() {
     load(Part::text_encoder, [&](const Backend& backend, const WeightOptions& weights) {
         text_encoder_ = std::make_unique<TextEncoder>(
             backend, read_text_encoder_sizes(*model_.text_encoder), text_encoder_facts(model_.text),
@@ -125,7 +125,7 @@ TextEncoder& Parts::text_encoder() {
     return *text_encoder_;
 }
 
-Transformer& Parts::transformer() {
+Transformer& LoadedModel::transformer() {
     load(Part::transformer, [&](const Backend& backend, const WeightOptions& weights) {
         transformer_ =
             std::make_unique<Transformer>(backend, model_.sizes, model_.transformer, weights);
@@ -133,7 +133,7 @@ Transformer& Parts::transformer() {
     return *transformer_;
 }
 
-Autoencoder& Parts::autoencoder(Part part) {
+Autoencoder& LoadedModel::autoencoder(Part part) {
     auto& network = part == Part::tiny_autoencoder ? tiny_ : vae_;
     load(part, [&](const Backend& backend, const WeightOptions& weights) {
         network = make_autoencoder(backend, model_, part, weights);
@@ -141,19 +141,19 @@ Autoencoder& Parts::autoencoder(Part part) {
     return *network;
 }
 
-HostTensor Parts::encode(const HostTensor& pixels) {
+HostTensor LoadedModel::encode(const HostTensor& pixels) {
     const Part part = encoding_part(model_);
     free_others(part);
     return autoencoder(part).encode(pixels);
 }
 
-HostTensor Parts::decode(const HostTensor& latents) {
+HostTensor LoadedModel::decode(const HostTensor& latents) {
     const Part part = decoding_part(model_);
     free_others(part);
     return autoencoder(part).decode(latents);
 }
 
-std::string Parts::text_encoder_layout() {
+std::string LoadedModel::text_encoder_layout() {
     if (text_encoder_) {
         return text_encoder_->weight_layout();
     }
@@ -167,7 +167,7 @@ std::string Parts::text_encoder_layout() {
         .weight_layout();
 }
 
-MemoryUse Parts::memory() const {
+MemoryUse LoadedModel::memory() const {
     MemoryUse use;
     const auto add = [&](const auto& model) {
         if (model) {
@@ -182,7 +182,7 @@ MemoryUse Parts::memory() const {
     return use;
 }
 
-void Parts::free(Part part) {
+void LoadedModel::free(Part part) {
     switch (part) {
         case Part::text_encoder:
             text_encoder_.reset();
@@ -199,14 +199,14 @@ void Parts::free(Part part) {
     }
 }
 
-void Parts::free_all() {
+void LoadedModel::free_all() {
     for (const Part part : kAllParts) {
         free(part);
     }
 }
 
 // Returns what it means, for a message.
-std::string Parts::take_smaller_placement(Part part) {
+std::string LoadedModel::take_smaller_placement(Part part) {
     if (placement(part) == Placement::unpacked) {
         set_placement(part, Placement::device);
         return "its weights stay quantised";
@@ -216,7 +216,7 @@ std::string Parts::take_smaller_placement(Part part) {
     return streams ? "its blocks are streamed from RAM" : "it runs on the CPU";
 }
 
-bool Parts::make_room(Part part, const std::string& reason) {
+bool LoadedModel::make_room(Part part, const std::string& reason) {
     bool others = false;
     for (const Part other : kAllParts) {
         others = others || (other != part && other != Part::tiny_autoencoder && is_loaded(other));
