@@ -1,4 +1,5 @@
-# The ggml we build with. This is the only file to edit when ggml moves.
+# The version of ggml that is built. To update ggml edit this file, and the version of the same npm package in
+# tests/interop/package.json, whose prebuilt llama.cpp reads our files in a test.
 # The npm package carries the whole llama.cpp source as a git bundle; ggml is its folder ggml/.
 set(FLUX2_GGML_VERSION 0.25.1)
 set(FLUX2_GGML_NPM_PACKAGE node-llama-cpp)
