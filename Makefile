@@ -1,4 +1,4 @@
-# Short names for the usual CMake lines. `make` builds; `make test` and `make demo` need nothing prepared.
+# Short names for the usual CMake commands. `make` builds; `make test` and `make demo` work on a fresh machine.
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 CMAKE_ARGS ?=
 PREFIX ?= /usr/local
@@ -10,7 +10,7 @@ all: setup
 	@cmake --preset release $(CMAKE_ARGS) > build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
 	cmake --build build -j $(JOBS)
 
-# Installs what is missing; silent when nothing is. FLUX2_SKIP_SETUP=1 leaves the machine alone.
+# Installs what is missing; silent when nothing is. FLUX2_SKIP_SETUP=1 installs nothing.
 setup:
 	@scripts/setup.sh
 
@@ -24,7 +24,7 @@ cuda: setup
 	cmake --preset cuda $(CMAKE_ARGS)
 	cmake --build build-cuda -j $(JOBS)
 
-# Our kernels for every architecture they are written for, without a GPU.
+# Compiles our kernels for every supported architecture, without a GPU.
 cuda-check:
 	scripts/cuda_check.sh
 
@@ -32,9 +32,8 @@ metal vulkan: setup
 	cmake -B build-$@ -DFLUX2_$(shell echo $@ | tr a-z A-Z)=ON $(CMAKE_ARGS)
 	cmake --build build-$@ -j $(JOBS)
 
-# The tests once more, with the address and undefined-behaviour sanitizers, but for whole runs. The search for leaks takes
-# seconds at the end of every process, so two processes look for them: the C interface's test, and the tests that start no
-# programs.
+# The tests with the address and undefined-behaviour sanitizers, except whole runs. Leak detection takes seconds at the end of
+# every process, so it is on in two processes only: the C interface's test, and the tests that start no programs.
 asan: setup
 	cmake --preset asan $(CMAKE_ARGS)
 	cmake --build build-asan -j $(JOBS)
@@ -58,7 +57,7 @@ quality: all
 	cmake --build build -j $(JOBS) --target flux2-quality
 	build/bin/flux2-quality build/quality
 
-# What takes too long for .ci/run: the tests with ggml for common CPUs instead of this one (no AMX, no AVX-512), old CPUs
+# Checks that take too long for .ci/run: the tests with ggml for common CPUs instead of this one (no AMX, no AVX-512), old CPUs
 # of this architecture under emulation, minutes of fuzzing.
 release-check: all
 	cmake --preset release -B build-common -DGGML_NATIVE=OFF $(CMAKE_ARGS)

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# What the build cannot say about our layers. Who may include which of our layers is in the CMake files (cmake/layers.cmake), and
-# a forbidden include does not compile.
+# Rules about layers that the build does not check. Which layer may include which others is in the CMake files
+# (cmake/layers.cmake), and a forbidden include does not compile.
 set -u
 cd "$(dirname "$0")/.."
-# In formats/ only the files about ggml's own formats know ggml.
+# In formats/ only the files about ggml's own formats include ggml.
 found=$(grep -rlE '^#include [<"](ggml|gguf)' flux2/formats | grep -vE 'formats/(gguf_file|gguf_writer|tensor_type)\.cpp$')
-# Public headers know the standard library and each other.
+# Public headers include only the standard library and each other.
 found+=$(grep -rnE '^#include' flux2/include | grep -vE '#include <(flux2/[a-z_]+\.(hpp|h)|[a-z_]+(\.h)?)>')
-# Headers of our own are included by their folder, never by a way through other folders.
+# Our own headers are included by their folder, never by a relative path through other folders.
 found+=$(grep -rnE '^#include "\.\.?/' flux2 convert examples tests --include='*.[ch]pp' --include='*.cu' --include='*.cuh')
 if [ -n "$found" ]; then
     printf 'These includes do not belong there:\n%s\n' "$found" >&2

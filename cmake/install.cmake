@@ -1,5 +1,5 @@
-# make install: programs, library, headers, the CMake package flux2 and a pkg-config file. The component "library" is all
-# that is not for the programs.
+# make install: programs, library, headers, the CMake package flux2 and a pkg-config file. The component "library" is everything
+# except the programs.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS flux2-cli RUNTIME)
@@ -19,8 +19,8 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/flux2-config-version.cmake 
 install(FILES ${CMAKE_BINARY_DIR}/flux2-config.cmake ${CMAKE_BINARY_DIR}/flux2-config-version.cmake
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/flux2 COMPONENT library)
 
-# What a link of the static library needs; a shared one brings it along. The prefix is known only at install time, so the
-# file is made then.
+# The libraries that a program must link with the static library; the shared library contains them. The prefix is known only
+# at install time, so the file is generated then.
 if(FLUX2_SHARED)
     set(FLUX2_PC_CFLAGS " -DFLUX2_SHARED")
 else()

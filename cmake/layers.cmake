@@ -1,4 +1,4 @@
-# What a target may include of our own code is what it is given here: a folder of links to the layers below it. A forbidden
+# Restricts which of our own headers a target can include: it gets a folder of links to the layers it may use. A forbidden
 # include does not compile. docs/architecture.md has the table.
 
 # flux2_sees(TARGET FOLDER...): folders relative to the project, included by their last name: flux2/base as "base/...".
@@ -10,7 +10,7 @@ function(flux2_sees target)
         get_filename_component(name ${folder} NAME)
         file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${view}/${name} RESULT failed SYMBOLIC)
         if(failed)
-            # Without links (Windows outside its developer mode) everything can be seen; other machines find what is forbidden.
+            # Without links (Windows outside its developer mode) every layer can be included; builds on other systems find forbidden includes.
             get_filename_component(parent ${folder} DIRECTORY)
             target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/${parent})
         endif()
@@ -18,8 +18,8 @@ function(flux2_sees target)
     target_include_directories(${target} PRIVATE ${view})
 endfunction()
 
-# flux2_layer(NAME USES layer... SOURCES file... LIBRARIES target...): the layer flux2/NAME as objects of the library, which
-# sees the layers it uses, itself and the public headers.
+# flux2_layer(NAME USES layer... SOURCES file... LIBRARIES target...): the layer flux2/NAME as objects of the library. It can
+# include the layers it uses, itself and the public headers.
 function(flux2_layer name)
     cmake_parse_arguments(layer "" "" "USES;SOURCES;LIBRARIES" ${ARGN})
     list(TRANSFORM layer_SOURCES PREPEND ${name}/)

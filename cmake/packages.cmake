@@ -33,7 +33,7 @@ if(NOT stb_FOUND)
 endif()
 flux2_header_package(stb "${stb_INCLUDE_DIRS}")
 
-# Unicode tables. Debian's package has no CMake file; pkg-config knows it.
+# Unicode tables. Debian's package has no CMake file but one for pkg-config.
 if(PKG_CONFIG_FOUND)
     pkg_check_modules(utf8proc QUIET IMPORTED_TARGET libutf8proc)
 endif()

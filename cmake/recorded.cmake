@@ -1,4 +1,4 @@
-# Recorded models and runs lie packed in the tree; this unpacks them into the build folder, as FLUX2_RECORDED.
+# Unpacks the archive of recorded models and runs into the build folder, FLUX2_RECORDED.
 set(FLUX2_RECORDED ${CMAKE_BINARY_DIR}/fixtures)
 set(recorded_archive ${PROJECT_SOURCE_DIR}/tests/fixtures/recorded.tar.xz)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${recorded_archive})

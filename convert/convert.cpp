@@ -47,7 +47,7 @@ void require_readable(const Checkpoint& checkpoint, const ModelTensor& tensor) {
 
 void check_requantize(const Checkpoint& checkpoint, const ModelTensor& tensor, TensorType target,
                       bool allowed) {
-    // FP8 and MXFP8 have a precision of their own for each value and pass as floats.
+    // FP8 and MXFP8 values are floats and do not count as quantised.
     const bool quantised = is_quantized(tensor.type()) ||
                            tensor.type() == TensorType::scaled_nvfp4 ||
                            tensor.type() == TensorType::scaled_i8;
@@ -59,7 +59,7 @@ void check_requantize(const Checkpoint& checkpoint, const ModelTensor& tensor, T
           "--allow-requantize");
 }
 
-// Layers past the last one used, and the output head.
+// Layers after the last one used, and the output head.
 bool is_trimmed_away(const std::string& name, int64_t n_layers) {
     if (name == "output.weight") {
         return true;
@@ -67,7 +67,8 @@ bool is_trimmed_away(const std::string& name, int64_t n_layers) {
     return name.starts_with("blk.") && std::stoll(name.substr(4)) >= n_layers;
 }
 
-// Types that gave way to row lengths, in one line for all tensors with the same fate.
+// Types that were replaced because of row lengths; one line for all tensors with the same
+// replacement.
 struct Fallbacks {
     struct Group {
         int n = 0;
@@ -168,7 +169,7 @@ void plan_text_encoder(ConversionPlan& plan, const TextEncoderSizes& sizes,
     plan.text_width = static_cast<int64_t>(use.layers.size()) * sizes.hidden;
 }
 
-// A counter PyTorch keeps beside batch-norm statistics; everybody leaves it out.
+// A training counter of PyTorch's batch norm, which is never used.
 constexpr std::string_view kIgnored = "bn.num_batches_tracked";
 
 }  // namespace
@@ -259,7 +260,7 @@ void write_plan(const ConversionPlan& plan, int n_threads, const std::atomic<boo
     const std::vector<MappedFile>& files = plan.checkpoint->source().files();
     std::atomic<bool> stop_hashing = false;
     GgufWriter writer(plan.output, plan.metadata, plan.targets());
-    // Runs beside the conversion: both read the same pages.
+    // Runs concurrently with the conversion: both read the same pages.
     auto hash = std::async(std::launch::async, [&] { return sha256(files, stop_hashing); });
     try {
         write_tensors(writer, plan.tensors,

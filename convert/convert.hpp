@@ -27,7 +27,7 @@ struct ConvertOptions {
     const std::atomic<bool>* cancel = nullptr;  // stops the measuring of errors; may be null
 };
 
-// All that will be written, decided before anything is.
+// Everything that will be written, decided before writing starts.
 struct ConversionPlan {
     const Checkpoint* checkpoint = nullptr;  // borrowed
     std::filesystem::path output;
@@ -37,7 +37,7 @@ struct ConversionPlan {
     std::string type_summary;  // which types were chosen by error; empty when none were
     std::vector<std::string> warnings;
 
-    // What the parts must agree on.
+    // Properties in which the parts of a model must agree.
     int64_t text_width = 0;       // of a transformer or a text encoder
     int64_t latent_channels = 0;  // of a transformer or an autoencoder
 
@@ -45,20 +45,20 @@ struct ConversionPlan {
     uint64_t output_bytes() const;
 };
 
-// Throws bad_file for a checkpoint that is incomplete, bad_argument for options that cannot work, a
-// target size that is too small among them.
+// Throws bad_file for a checkpoint that is incomplete, bad_argument for options that cannot work,
+// such as a target size that is too small.
 ConversionPlan make_plan(const Checkpoint& checkpoint, const std::filesystem::path& output,
                          const ConvertOptions& options);
 
 // Throws bad_argument for a --tensor-type that matches no matrix of any plan.
 void check_overrides_match(const std::vector<ConversionPlan>& plans, const TypeRequest& types);
 
-// Throws bad_file when two parts do not belong to one model, or one stands there twice.
+// Throws bad_file when two parts do not belong to one model, or one is given twice.
 void check_parts_fit(const std::vector<ConversionPlan>& plans);
 
 using ProgressCallback = std::function<void(uint64_t done_bytes)>;
 
-// Writes the file, or leaves everything as it was.
+// Writes the file; on failure nothing is changed.
 void write_plan(const ConversionPlan& plan, int n_threads, const std::atomic<bool>& cancel,
                 const ProgressCallback& progress);
 

@@ -16,7 +16,7 @@ bool is_diffusers_folder(const fs::path& path) {
     return file_exists(path / "model_index.json");
 }
 
-// What is read beside a model's tensors.
+// Files that are read in addition to a model's tensors.
 constexpr std::array kReadBeside = {
     "config.json", "hf_quant_config.json",  "model_index.json",  "tokenizer.json",     "vocab.json",
     "merges.txt",  "tokenizer_config.json", "added_tokens.json", "chat_template.jinja"};
@@ -25,7 +25,7 @@ fs::path folder_of(const fs::path& path) {
     return fs::is_directory(path) ? path : path.parent_path();
 }
 
-// The files that a conversion may read, there or not. `tokenizer` may be empty.
+// The files that a conversion may read; they need not exist. `tokenizer` may be empty.
 std::vector<fs::path> files_read(const Checkpoint& checkpoint, const fs::path& tokenizer) {
     const fs::path& path = checkpoint.source().path();
     const fs::path folder = folder_of(path);

@@ -1,5 +1,4 @@
-// flux2-convert: checkpoints in, GGUF files out. Arguments are read here, everything else
-// elsewhere.
+// flux2-convert: checkpoints in, GGUF files out. This file reads the arguments.
 #include <flux2/version.hpp>
 #include "base/byte_size.hpp"
 #include "base/check.hpp"
@@ -36,7 +35,8 @@ cxxopts::Options describe_options() {
     cxxopts::Options options("flux2-convert",
                              "Converts FLUX.2 checkpoints (safetensors or GGUF) to GGUF.\n");
     options.positional_help("INPUT...").custom_help("-o OUT [options]");
-    // Numbers are read as texts: cxxopts would take the 4 of "4x", and name no option otherwise.
+    // Numbers are read as texts: cxxopts would accept "4x" as 4, and its errors do not name the
+    // option.
     options.add_options()  //
         ("inputs", "files or folders: transformer, text encoder, autoencoder, diffusers folder",
          cxxopts::value<std::vector<std::string>>())  //
@@ -75,8 +75,8 @@ cxxopts::Options describe_options() {
     return options;
 }
 
-// The option for what messages of the library name. Only this one is both ours and named by the
-// layers that the converter uses.
+// The option for a setting that messages of the library name. The layers that the converter uses
+// name only this one of its options.
 const char* option_of(Setting setting) {
     return setting == Setting::variant ? "--variant" : to_string(setting);
 }
@@ -212,7 +212,7 @@ bool run_plan(const ConversionPlan& plan, const ConvertOptions& options, bool ve
                                                [&](uint64_t done) { progress.show(done); }));
 }
 
-// A plan for each part; prints what it is, with which types, and warnings.
+// Makes a plan for each part and prints what it is, its types, and warnings.
 std::vector<ConversionPlan> make_plans(const std::vector<Checkpoint>& checkpoints,
                                        const std::vector<fs::path>& outputs,
                                        const ConvertOptions& options) {

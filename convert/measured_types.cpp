@@ -13,7 +13,7 @@
 namespace flux2::convert {
 namespace {
 
-// Errors of every candidate of the tensors with these numbers.
+// Measures every candidate type of the tensors with these indices.
 std::vector<MeasuredMatrix> measure(const ConversionPlan& plan, const std::vector<size_t>& open,
                                     const ConvertOptions& options) {
     std::vector<MeasuredMatrix> matrices(open.size());
@@ -27,8 +27,8 @@ std::vector<MeasuredMatrix> measure(const ConversionPlan& plan, const std::vecto
         check_range(tensor, rows, plan.checkpoint->file());
         const std::vector<float> inputs = typical_inputs(tensor.target.name, shape);
         matrices[i].name = tensor.target.name;
-        // As many as it has parameters: what a byte gains then depends on a matrix's error alone,
-        // not on its size, and matrices of equal errors get the same type.
+        // Weighted by the number of parameters: the gain per byte then depends on a matrix's error
+        // alone, not on its size, and matrices with equal errors get the same type.
         matrices[i].weight = static_cast<double>(shape.elements());
         for (const TensorType type : candidate_types(shape.ne[0])) {
             const GgufLayout alone = lay_out_gguf({}, {{tensor.target.name, type, shape}});
@@ -48,7 +48,7 @@ std::string describe(const std::map<TensorType, int>& counts, double error) {
     return concat(text, "mean output error ", std::setprecision(3), error);
 }
 
-// Enters the selected types into the plan and its metadata.
+// Writes the selected types to the plan and its metadata.
 void apply(ConversionPlan& plan, const std::vector<size_t>& open,
            const std::vector<MeasuredMatrix>& matrices, const Selection& selection) {
     std::map<TensorType, int> counts;
@@ -69,7 +69,8 @@ void apply(ConversionPlan& plan, const std::vector<size_t>& open,
     plan.type_summary = describe(counts, error);
 }
 
-// Room for the matrices in a file of the wanted size. Throws bad_argument when they do not fit.
+// The bytes left for the matrices in a file of the wanted size. Throws bad_argument when they do
+// not fit.
 uint64_t room_for(const ConversionPlan& plan, const std::vector<size_t>& open,
                   const std::vector<MeasuredMatrix>& matrices, uint64_t target_bytes) {
     std::vector<GgufTensor> smallest = plan.targets();

@@ -1,4 +1,4 @@
-// Types by measured error: what --target-size and --max-error ask for.
+// Types by measured error: the options --target-size and --max-error.
 #pragma once
 
 #include "convert.hpp"
@@ -8,9 +8,9 @@
 
 namespace flux2::convert {
 
-// Measures what each candidate type costs the matrices with these numbers in the plan
-// (output_error), searches (type_search), and enters types, errors and score into the plan. Throws
-// bad_argument when a limit cannot be kept.
+// Measures the error of each candidate type for the matrices with these indices in the plan
+// (output_error), chooses types (type_search), and writes types, errors and mean error to the plan.
+// Throws bad_argument when the limit cannot be met.
 void choose_by_error(ConversionPlan& plan, const std::vector<size_t>& open,
                      const ConvertOptions& options);
 

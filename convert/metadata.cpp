@@ -24,7 +24,7 @@ uint32_t u32(int64_t n) {
     return static_cast<uint32_t>(n);
 }
 
-// Of a GGUF source everything is kept that is not about its own layout and types.
+// Keys of a GGUF source that remain valid: all except those about its layout and types.
 Metadata inherited(const Checkpoint& checkpoint) {
     Metadata metadata;
     if (checkpoint.source().format() == FileFormat::gguf) {
@@ -65,8 +65,8 @@ fs::path find_tokenizer(const Checkpoint& checkpoint, const fs::path& option) {
     return found;
 }
 
-// What llama.cpp calls the model. It knows Mistral under two names: a GGUF keeps its own, else it
-// gets the older one.
+// What llama.cpp calls the model. It has two names for Mistral: a GGUF source keeps its name, other
+// sources get the older one.
 std::string text_architecture(const Checkpoint& checkpoint, TextFamily family) {
     if (family == TextFamily::qwen3) {
         return "qwen3";

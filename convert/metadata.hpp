@@ -18,17 +18,17 @@ namespace flux2::convert {
 // Where the SHA-256 of the source goes; filled in when the file is finished.
 inline constexpr const char* kSourceHashKey = "flux2.source_sha256";
 
-// How the types were chosen, where it was by measured errors, and the mean of those.
+// How types were chosen by measured errors, and the mean error; absent with --type.
 inline constexpr const char* kQuantizationMethodKey = "flux2.quantization.method";
 inline constexpr const char* kQuantizationErrorKey = "flux2.quantization.error";
 
 struct MetadataResult {
     Metadata metadata;
-    std::string name;  // for people
+    std::string name;  // for messages
     std::vector<std::string> warnings;
 };
 
-// What a transformer is run with when the user does not say; unset: the file's or the variant's.
+// Defaults for running a transformer; unset: the file's or the variant's.
 struct DefaultOptions {
     struct Size {
         int width, height;

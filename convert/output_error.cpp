@@ -20,7 +20,7 @@ int64_t gated_columns(const std::string& name, const Shape& shape) {
     if (name.ends_with("_mlp.2.weight") || name.ends_with(".ffn_down.weight")) {
         return shape.ne[0];
     }
-    // Attention's output, as wide as the block's own, stands before the MLP's.
+    // The columns for attention's output, as many as the block is wide, come before the MLP's.
     return name.ends_with(".linear2.weight") ? shape.ne[0] - shape.ne[1] : 0;
 }
 

@@ -1,4 +1,4 @@
-// What a type costs a matrix: the error of its output on random inputs.
+// The error that a type causes in the output of a matrix, measured on random inputs.
 #pragma once
 
 #include "checkpoints/checkpoint.hpp"
@@ -10,18 +10,18 @@
 
 namespace flux2::convert {
 
-// How many inputs a matrix is tried on.
+// Number of inputs per matrix.
 inline constexpr size_t kInputs = 16;
 
-// The types to choose among for rows of this length, smallest first; none when blocks do not fit.
+// The types to choose among for rows of this length, smallest first; empty when no block type fits.
 std::vector<TensorType> candidate_types(int64_t row_elements);
 
-// Rows spread evenly over a matrix, one after another: 256 at most, and a million values at most.
+// Rows at even distances in a matrix, concatenated: at most 256 rows and a million values.
 std::vector<float> sample_rows(const ModelTensor& matrix);
 
-// Random inputs with the statistics of what this matrix of the blocks is given, always the same
-// ones: normal numbers behind a norm or attention, silu(a) * b of two of them behind SwiGLU. Column
-// by column: kInputs values for each.
+// Random inputs, always the same, with the statistics of this matrix's inputs in a block: normal
+// numbers after a norm or attention, silu(a) * b of two of them after SwiGLU. Stored by column:
+// kInputs values for each.
 std::vector<float> typical_inputs(const std::string& name, const Shape& shape);
 
 // ||(W - Q) x|| / ||W x|| over all inputs x, where Q is W in this type. `rows` holds whole rows of

@@ -1,4 +1,4 @@
-// A bar on the terminal while bytes are converted. Silent when stderr is no terminal.
+// A progress bar on the terminal during conversion. Prints nothing when stderr is not a terminal.
 #pragma once
 
 #include "base/terminal_line.hpp"
@@ -13,7 +13,7 @@ class Progress {
   public:
     Progress(std::string label, uint64_t total_bytes);
 
-    // May be called at any rate; the line changes about ten times a second.
+    // May be called often; the line is redrawn about ten times a second.
     void show(uint64_t done_bytes);
 
   private:

@@ -45,8 +45,8 @@ uint64_t chunk_source_bytes(const PlannedTensor& tensor, const Chunk& chunk) {
     return data_bytes(tensor.source->type(), chunk.n);
 }
 
-// What a type holds for sure. Blocks have scales in F16, which reach as far as F16 values; Q8_0
-// multiplies them by up to 127, and MXFP4's are powers of two up to 2^127.
+// The largest value that a type can always represent. Block scales are F16 and have its range; Q8_0
+// multiplies them by up to 127, and MXFP4's scales are powers of two up to 2^127.
 float largest_value(TensorType type) {
     constexpr float kF16 = 65504.0f;
     if (type == TensorType::q8_0) {
@@ -56,7 +56,7 @@ float largest_value(TensorType type) {
     return bounded && type != TensorType::mxfp4 ? kF16 : std::numeric_limits<float>::max();
 }
 
-// What one thread needs while it converts.
+// Buffers of one converting thread.
 struct Scratch {
     std::vector<float> values;
     std::vector<float> read_back;
@@ -87,7 +87,7 @@ void convert_chunk(GgufWriter& writer, const PlannedTensor& tensor, const Chunk&
     writer.write(chunk.tensor, data_bytes(type, chunk.first), scratch.encoded);
 }
 
-// Sums of squares of one tensor: of the source, and of what the file differs by.
+// Sums of squares of one tensor: of the source, and of the difference.
 struct Sums {
     double source = 0;
     double difference = 0;
@@ -213,7 +213,7 @@ std::vector<TypeError> verify_tensors(const std::filesystem::path& file,
         ++error.n_tensors;
         total.source += sums[i].source;
         total.difference += sums[i].difference;
-        // A NaN, the error where values are NaN or infinite, counts as the worst and stays so.
+        // The error is NaN where values are NaN or infinite; it counts as the worst from then on.
         if (error.worst_tensor.empty() ||
             (!(relative <= error.worst_error) && !std::isnan(error.worst_error))) {
             error.worst_error = relative;

@@ -1,4 +1,4 @@
-// Converts tensors chunk by chunk on all cores, straight into the file, and reads them back.
+// Converts tensors in chunks on all cores directly into the file, and verifies them.
 #pragma once
 
 #include "checkpoints/checkpoint.hpp"
@@ -18,12 +18,12 @@ namespace flux2::convert {
 struct PlannedTensor {
     const ModelTensor* source = nullptr;
     GgufTensor target;
-    // Of the output, relative; where the type was chosen by it.
+    // Relative error of the output, if the type was chosen by it.
     std::optional<double> error = std::nullopt;
 };
 
 // Throws bad_file for values that are no finite numbers or that the target type cannot hold. `file`
-// and `first`, the place of the values in the tensor where they are in one piece, are for the
+// and `first`, the index of the first value if the values are contiguous in the tensor, are for the
 // message.
 void check_range(const PlannedTensor& tensor, std::span<const float> values,
                  const std::string& file, std::optional<int64_t> first = std::nullopt);
@@ -32,15 +32,15 @@ struct WorkOptions {
     int n_threads = 1;
     const std::atomic<bool>* cancel = nullptr;
     std::string source_file;  // for errors
-    // Source bytes done so far, after each piece of work of the calling thread.
+    // Called with the source bytes done so far, after each chunk of the calling thread.
     std::function<void(uint64_t bytes)> progress;
 };
 
 // Bytes of all sources, the measure of progress.
 uint64_t source_bytes(const std::vector<PlannedTensor>& tensors);
 
-// Fills every tensor of the writer; `tensors` are in the writer's order. Memory beyond the mapped
-// files stays at a few megabytes a thread. Throws bad_file for values that are not finite or that
+// Fills every tensor of the writer; `tensors` are in the writer's order. Apart from the mapped
+// files it needs a few megabytes per thread. Throws bad_file for values that are not finite or that
 // the target type cannot hold.
 void write_tensors(GgufWriter& writer, const std::vector<PlannedTensor>& tensors,
                    const WorkOptions& options);
@@ -60,7 +60,7 @@ std::vector<TypeError> verify_tensors(const std::filesystem::path& file,
                                       const std::vector<PlannedTensor>& tensors,
                                       const WorkOptions& options);
 
-// The largest relative error a sound file can show for this type.
+// The largest relative error that a correct file can have for this type.
 double error_limit(TensorType type);
 
 }  // namespace flux2::convert

@@ -22,7 +22,7 @@ constexpr int32_t kControl = 3;
 constexpr int32_t kUserDefined = 4;
 constexpr int32_t kUnused = 5;
 
-// What the tokenizers of FLUX.2's text encoders have of their own.
+// Properties of the tokenizers of FLUX.2's text encoders.
 struct Kind {
     const char* pre;         // llama.cpp's name for how it splits text
     std::string_view split;  // the start of that pattern
@@ -43,7 +43,7 @@ constexpr Kind kTekken = {.pre = "tekken",
                           .adds_bos = true};
 
 bool splits_as(const Kind& kind, const nlohmann::json& json) {
-    // The pattern as it stands in a JSON text, where every backslash is doubled.
+    // The pattern as it appears in JSON text, with backslashes doubled.
     const std::string split = nlohmann::json(kind.split).dump();
     return json.value("pre_tokenizer", nlohmann::json())
                .dump()
@@ -160,7 +160,7 @@ void set_special_ids(Metadata& metadata, const Kind& kind, const Vocabulary& voc
     set_id(metadata, "tokenizer.ggml.eos_token_id",
            first_of(named_token(tokenizer_config, "eos_token", vocabulary),
                     first_of(config_id(config, "eos_token_id"), added(kind.eos))));
-    // FLUX.2 pads with this token whatever the files name.
+    // FLUX.2 pads with this token, whatever the files say.
     set_id(metadata, "tokenizer.ggml.padding_token_id",
            first_of(added(kind.pad), named_token(tokenizer_config, "pad_token", vocabulary)));
 }

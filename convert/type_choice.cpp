@@ -22,7 +22,7 @@ constexpr std::array kFileTypes = {
     FileType{"Q2_K", q2_k, 10},
 };
 
-// Names without a mix: the type itself to --tensor-type, the mix _M to --type.
+// Names without suffix: the type itself for --tensor-type, the mix _M for --type.
 constexpr std::array kBareNames = {std::pair{"Q5_K", q5_k}, std::pair{"Q4_K", q4_k},
                                    std::pair{"Q3_K", q3_k}};
 
@@ -60,7 +60,7 @@ bool named(const FileType& type, std::string_view name) {
     return type.name == name;
 }
 
-// As city96's ComfyUI-GGUF gives them; the outer matrices stay in 16 bits.
+// The same types as in city96's ComfyUI-GGUF; matrices outside the blocks stay in 16 bits.
 TensorType transformer_type(const FileType& wanted, const std::string& name,
                             TensorType source_type) {
     if (!is_quantized(wanted.base)) {
@@ -134,7 +134,7 @@ TensorType attention_output_type(const FileType& wanted) {
     return named(wanted, "Q3_K_M") ? q4_k : wanted.base;
 }
 
-// As llama.cpp's quantizer mixes them for a dense model without an importance matrix.
+// The types that llama.cpp's quantizer chooses for a dense model without an importance matrix.
 TensorType text_encoder_type(const FileType& wanted, const ExpectedTensor& tensor,
                              const TextEncoderSizes& sizes, bool tied_embeddings) {
     const std::string& name = tensor.name;
@@ -161,8 +161,8 @@ TensorType text_encoder_type(const FileType& wanted, const ExpectedTensor& tenso
     return wanted.base;
 }
 
-// What takes the place of a type whose blocks do not divide the rows: llama.cpp's choice of a type
-// with short blocks, else 16 bits.
+// The replacement for a type whose block length does not divide the row length: llama.cpp's choice
+// of a type with short blocks, else 16 bits.
 TensorType fallback(TensorType type, int64_t row) {
     const auto fits = [&](TensorType t) { return row % block_elements(t) == 0; };
     TensorType other = type;
@@ -239,7 +239,7 @@ TypeChoice choose_type(const TypeRequest& request, Part part, const ExpectedTens
             break;
         case Part::vae:
         case Part::tiny_autoencoder:
-            // Rows of a 3x3 kernel are 3 long: no block type fits.
+            // Rows of a 3x3 filter have 3 values: no block type fits.
             type = is_quantized(wanted.base) ? f16 : wanted.base;
             break;
     }

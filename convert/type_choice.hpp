@@ -13,18 +13,18 @@
 
 namespace flux2::convert {
 
-// A name users give to --type: a plain type, or a mix of several.
+// A name for --type: a plain type, or a mix of several.
 struct FileType {
     const char* name;
     TensorType base;
     uint32_t number;  // general.file_type, llama.cpp's numbering
 };
 
-// Throws bad_argument, listing the known ones. Case does not matter; a bare Q5_K, Q4_K or Q3_K is
-// its _M mix, as in llama.cpp.
+// Throws bad_argument, listing the known ones. Case does not matter; Q5_K, Q4_K or Q3_K alone is
+// the _M mix, as in llama.cpp.
 const FileType& parse_file_type(const std::string& name);
 
-// "REGEX=TYPE" of --tensor-type, where a bare Q4_K is that type. Throws bad_argument.
+// "REGEX=TYPE" of --tensor-type, where Q4_K is the type itself. Throws bad_argument.
 struct TypeOverride {
     std::string text;  // as it was given
     std::regex pattern;
@@ -48,7 +48,7 @@ struct TypeChoice {
     TensorType type = TensorType::f32;
     // Set when the wanted type does not fit the row length.
     std::optional<TensorType> wanted;
-    // A matrix of the blocks that no override names.
+    // A matrix of the blocks that no override names: its type may be chosen by error.
     bool open = false;
 };
 

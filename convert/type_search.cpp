@@ -12,7 +12,7 @@ double square(double x) {
     return x * x;
 }
 
-// Squared error taken off per byte added.
+// Reduction of the squared error per added byte.
 double gain_per_byte(const Candidate& from, const Candidate& to) {
     return (square(from.error) - square(to.error)) / static_cast<double>(to.bytes - from.bytes);
 }
@@ -24,8 +24,9 @@ struct Step {
     double gain;  // per byte
 };
 
-// The steps of one matrix from its smallest candidate up, each the best from where it starts; so
-// gains fall, and a candidate that is larger without being better is no step's end.
+// The steps of one matrix from its smallest candidate upwards. Each goes to the candidate with the
+// largest gain per byte, so gains decrease from step to step, and candidates that are larger
+// without being better are skipped.
 void add_steps(std::vector<Step>& steps, size_t number, const MeasuredMatrix& matrix) {
     const std::vector<Candidate>& candidates = matrix.candidates;
     for (size_t from = 0;;) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Converts checkpoints and prints time, speed and peak memory beside the mapped files (RssAnon).
+# Converts checkpoints and prints time, speed and peak memory without the mapped files (RssAnon).
 # Usage: scripts/bench_convert.sh [FILE...]     default: the test model, which shows only that it works
 # TYPES="Q8_0 Q4_K_M" chooses the types, OUT the folder for the results (removed afterwards).
 set -eu

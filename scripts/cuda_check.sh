@@ -15,7 +15,7 @@ trap 'rm -rf "$objects"' EXIT
 for architecture in "$@"; do
     for file in flux2/compute/cuda/*.cu; do
         case "$file" in
-            *_hopper.cu) [ "$architecture" != 90 ] || compile "$file" 90a ;;  # nowhere else do their instructions exist
+            *_hopper.cu) [ "$architecture" != 90 ] || compile "$file" 90a ;;  # only this architecture has their instructions
             *) compile "$file" "$architecture" ;;
         esac
     done

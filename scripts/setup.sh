@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the build needs and the machine lacks. Silent and quick when nothing is missing.
+# Installs the missing packages that the build needs. Silent and quick when nothing is missing.
 # Usage: scripts/setup.sh [developer|cross]   "developer" adds clang-format, clang and its runtime; "cross" (Linux) a compiler
 # for the other architecture and qemu-user.
 # FLUX2_SKIP_SETUP=1 skips everything; CMake then says what it cannot find.

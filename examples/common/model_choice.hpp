@@ -1,4 +1,4 @@
-// Which files a run uses: those named, those of a folder, or the tiny model that comes with us.
+// Which model files a run uses: those named, those of a folder, or the bundled tiny model.
 #pragma once
 
 #include "common/options.hpp"
@@ -9,12 +9,12 @@
 
 namespace flux2::cli {
 
-// The files to use: those found in the folder, replaced by those that are named; without any of
-// these the bundled model. The choice is told in one line on stderr unless quiet.
+// Files that are named replace those found in the folder; without either the bundled model is used.
+// The choice is printed in one line on stderr unless quiet.
 ModelFiles choose_files(const ModelOptions& model, bool quiet);
 
-// Where the bundled model lies: beside the installed programs, else in the source tree. Empty when
-// it is in neither.
+// The folder of the bundled model: near the installed programs, else in the source tree. Empty when
+// there is neither.
 std::filesystem::path bundled_model();
 
 }  // namespace flux2::cli

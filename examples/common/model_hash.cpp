@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxMemoryBytes = 1 << 20;
 
-// Empty when there is none, or a broken one: no reason to lose a picture.
+// Empty when the file is missing or broken: that must not stop a run.
 nlohmann::json read_memory(const fs::path& file) {
     std::error_code ignored;
     if (file.empty() || !fs::is_regular_file(file, ignored) ||
@@ -39,12 +39,12 @@ void remember(const fs::path& file, const std::string& identity, const std::stri
     write_whole_file(file, std::as_bytes(std::span(text)));
 }
 
-// Empty when it is not remembered.
+// Empty when it is not in the cache.
 std::string recall(const fs::path& file, const std::string& identity) {
     try {
         return read_memory(file).value(identity, "");
     } catch (const std::exception&) {
-        return "";  // remember() tells why
+        return "";  // remember() reports the reason
     }
 }
 

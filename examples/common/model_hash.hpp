@@ -1,4 +1,4 @@
-// SHA-256 of model files, computed beside the work and remembered for files that did not change.
+// SHA-256 of model files, computed in the background and cached for files that did not change.
 #pragma once
 
 #include <flux2/flux2.hpp>
@@ -15,17 +15,17 @@ class ModelHashes {
   public:
     struct Hash {
         std::string text;     // empty when the file cannot be read
-        std::string trouble;  // why it is empty or not remembered; else empty
+        std::string trouble;  // why it is empty or not cached; else empty
     };
 
-    // Starts hashing what is not remembered in `cache_folder` (empty: nothing is remembered).
+    // Starts hashing the files that are not in the cache in `cache_folder` (empty: no cache).
     ModelHashes(const ModelFiles& files, std::filesystem::path cache_folder);
-    ~ModelHashes();  // stops what still runs
+    ~ModelHashes();  // stops hashing
     ModelHashes(const ModelHashes&) = delete;
     ModelHashes& operator=(const ModelHashes&) = delete;
 
-    // The hash of one of the files; waits for it. Empty for an empty path, and with a warning for a
-    // file that cannot be read: that is no reason to lose a picture.
+    // The hash of one of the files; waits for it. Empty for an empty path, and, with a warning, for
+    // a file that cannot be read.
     std::string get(const std::filesystem::path& path);
 
   private:
@@ -34,7 +34,7 @@ class ModelHashes {
         std::shared_future<Hash> hash;
     };
 
-    std::filesystem::path memory_;  // the file of remembered hashes
+    std::filesystem::path memory_;  // the file of cached hashes
     std::atomic<bool> stop_ = false;
     std::vector<Entry> entries_;
 };

@@ -49,7 +49,7 @@ void read_float(const cxxopts::ParseResult& args, const char* name, Target& targ
     }
 }
 
-// Numbers too: cxxopts would take the 4 of "4x" and name no option when it refuses one.
+// Also for numbers: cxxopts would accept "4x" as 4, and its errors do not name the option.
 std::shared_ptr<cxxopts::Value> text() {
     return cxxopts::value<std::string>();
 }
@@ -98,7 +98,7 @@ void add_generate_options(cxxopts::Options& options) {
          cxxopts::value<std::vector<std::string>>())                               //
         ("match-ref", "take the size of this reference, 1 for the first", text())  //
         ("i,init-img", "picture to start from", text())                            //
-        ("strength", "how far to leave it, above 0 to 1 (default 0.75)",
+        ("strength", "how much to change it, above 0 to 1 (default 0.75)",
          text())                                                                     //
         ("alpha", "transparency of pictures: drop or white (default drop)", text())  //
         ("sigmas", "own noise levels, such as 1,0.9,0.7,0", text())                  //
@@ -263,7 +263,7 @@ const char* option_of(Setting setting) {
         case Setting::variant:
             return "--variant";
         case Setting::cache_folder:
-            return "--no-cache";  // named where it should be left empty
+            return "--no-cache";  // messages say to leave this setting empty
         case Setting::fit_size:
             return "--fit";
         case Setting::alpha:
@@ -301,7 +301,7 @@ uint64_t parse_seed(const std::string& text) {
 }
 
 fs::path default_cache_folder() {
-    // What Linux, Windows and macOS name, in this order.
+    // Variables of Linux, Windows and macOS, in this order.
     for (const auto& [variable, below] : {std::pair{"XDG_CACHE_HOME", ""},
                                           {"LOCALAPPDATA", ""},
                                           {"HOME", "Library/Caches"},

@@ -1,4 +1,4 @@
-// What the command line asks for: the tables of options, and their values as structs.
+// Command-line options: the tables of options, and their values as structs.
 #pragma once
 
 #include <flux2/flux2.hpp>
@@ -17,7 +17,7 @@ namespace flux2::cli {
 
 // Which model, where and how.
 struct ModelOptions {
-    std::filesystem::path folder;  // -m; what is named below it replaces what is found there
+    std::filesystem::path folder;  // -m; files named below replace those found in it
     ModelFiles files;
     LoadOptions load;
 };
@@ -36,15 +36,15 @@ struct GenerateOptions {
     Alpha alpha = Alpha::drop;
     int batch_count = 1;
     std::string output = "output.png";
-    bool overwrite = false;  // numbers begin at 1 and replace what is there
+    bool overwrite = false;  // numbers begin at 1 and existing files are replaced
     std::filesystem::path preview;
     OutputStyle style = OutputStyle::text;
     bool verbose = false;
-    // Of a picture that is made again: the SHA-256 of its model files, by part.
+    // For redo: the stored SHA-256 of the model files, by part.
     std::map<std::string, std::string> stored_hashes = {};
 };
 
-// The tables. Each prints well on its own in --help.
+// Tables of options, each a group of its own in --help.
 void add_model_options(cxxopts::Options& options);
 void add_generate_options(cxxopts::Options& options);
 
@@ -52,12 +52,13 @@ void add_generate_options(cxxopts::Options& options);
 void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model);
 void read_generate_options(const cxxopts::ParseResult& args, GenerateOptions& options);
 
-// Refuses words that no option took: a forgotten quote around the prompt, mostly.
+// Refuses arguments that belong to no option, mostly a prompt without quotes.
 void check_no_leftovers(const cxxopts::ParseResult& args);
 
-// The option for what messages of the library name; of flux2-convert for what is set there.
+// The option for a setting that messages of the library name; that of flux2-convert for its
+// settings.
 const char* option_of(Setting setting);
-// A text of the library for who types options.
+// A text of the library with settings replaced by option names.
 std::string in_options(const std::string& text);
 
 // "1,0.9,0.7,0"
@@ -65,7 +66,7 @@ std::vector<float> parse_floats(const std::string& text);
 // Throws bad_argument.
 uint64_t parse_seed(const std::string& text);
 
-// Where programs keep what they can make again; empty when the system names no such place.
+// The user's cache folder; empty when the system has none.
 std::filesystem::path default_cache_folder();
 
 }  // namespace flux2::cli

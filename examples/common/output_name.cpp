@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a '%' begins: the width of %03d, and where it ends.
+// A number field such as %03d: its width, and where it ends.
 struct NumberField {
     size_t width = 0;
     size_t end = 0;
@@ -36,7 +36,7 @@ NumberField field_at(const std::string& pattern, size_t at) {
     return {width, end + 1};
 }
 
-// What is done with the pieces of a pattern, from left to right.
+// Callbacks for the pieces of a pattern, from left to right.
 struct Pieces {
     std::function<void(char)> letter;
     std::function<void()> seed;
@@ -74,8 +74,8 @@ bool has_seed(const std::string& pattern) {
     return found;
 }
 
-// What the names are like that a piece of a pattern without a separator makes; a number, which is
-// caught, has up to nine digits.
+// A regular expression for the names that one path component of a pattern can produce; a number of
+// up to nine digits is captured.
 std::regex names_of(const std::string& pattern) {
     std::string text;
     parse_pattern(pattern, {[&](char c) {
@@ -160,7 +160,7 @@ void check_output_file(const fs::path& path) {
           ErrorKind::bad_argument, path.string(),
           ": pictures are written under names ending in .png, .jpg, .jpeg or .bmp");
     if (!is_stream(path)) {
-        check_writable(path);  // better refused now than after the picture is made
+        check_writable(path);  // report errors before the picture is made
     }
 }
 
@@ -185,7 +185,7 @@ fs::path OutputNames::next(uint64_t seed) {
         return !given_.insert(file).second || (keeps_existing() && fs::exists(file, ignored));
     };
     fs::path file = name;
-    // Names by seed repeat when several prompts share one.
+    // Names by seed repeat when several prompts use the same seed.
     for (int n = 2; !stream_ && taken(file); ++n) {
         file = with_number(name, n);
     }

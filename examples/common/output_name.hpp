@@ -8,8 +8,8 @@
 
 namespace flux2::cli {
 
-// Tries whether a picture can be written under this name, in folders that are made for it; leaves
-// no trace. Throws bad_argument for an ending that is no picture's, bad_file when it cannot.
+// Tests whether a picture can be written under this name, if folders are created for it; changes
+// nothing on disk. Throws bad_argument for an unknown extension, bad_file when it cannot.
 void check_output_file(const std::filesystem::path& path);
 // Likewise; throws bad_argument also for a % that is neither %d, %03d nor %%.
 void check_output_pattern(const std::string& pattern);
@@ -29,18 +29,18 @@ std::filesystem::path with_number(const std::filesystem::path& path, int number)
 // The names of a run's pictures, one after another.
 class OutputNames {
   public:
-    // What becomes of files that are there already: a picture that is kept costs a new one its
-    // name, and numbers begin behind the highest that a file of this pattern has, with any seed.
+    // How existing files are treated. `kept`: new pictures get other names, and numbers continue
+    // after the highest number that a file of this pattern has, with any seed.
     enum class Existing { kept, replaced };
 
     OutputNames(std::string pattern, Existing existing);
 
     // The number of the next picture.
     int next_number() const;
-    // Whether a picture must not replace a file that appeared under its name in the meantime; the
-    // name after it is then the one to try.
+    // Whether a picture must not replace a file that appeared under its name in the meantime; then
+    // the next name must be tried.
     bool keeps_existing() const { return existing_ == Existing::kept && !stream_; }
-    // A name that no picture of this run has, unless it is that of a pipe or a device.
+    // A name that no other picture of this run has, except for a pipe or a device.
     std::filesystem::path next(uint64_t seed);
 
   private:

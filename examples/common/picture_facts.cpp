@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kKey = "flux2";
-constexpr size_t kShortHash = 10;  // as other programs show it
+constexpr size_t kShortHash = 10;  // as other programs print it
 constexpr std::array kParts = {"transformer", "text_encoder", "vae", "taesd"};
 
 std::string full_name(const fs::path& path) {
@@ -29,8 +29,8 @@ json file_facts(const fs::path& path, ModelHashes& hashes) {
     return {{"file", full_name(path)}, {"sha256", hashes.get(path)}};
 }
 
-// Whether a number may become a T: the conversions themselves take any. All whole numbers here are
-// counts or seeds.
+// Whether a number can be converted to T: the JSON library does not check. All whole numbers here
+// are counts or seeds.
 template <typename T>
 bool in_range(const json& value) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -57,7 +57,7 @@ T get(const json& facts, const char* key, const T& otherwise, const fs::path& pi
             return facts[key].get<T>();
         }
     } catch (const json::exception&) {
-        // told below
+        // reported below
     }
     fail(ErrorKind::bad_file, picture.string(), ": its settings are broken at '", key,
          "'; give them on the command line instead");
@@ -125,7 +125,7 @@ std::vector<std::string> other_model_files(const std::map<std::string, std::stri
 }
 
 std::vector<ImageText> picture_texts(const json& given) {
-    // Prompts and file names may hold anything; what is no UTF-8 is replaced.
+    // Prompts and file names may contain any bytes; invalid UTF-8 is replaced.
     const std::string stored = given.dump(-1, ' ', false, json::error_handler_t::replace);
     const json facts = json::parse(stored);
     std::ostringstream line;

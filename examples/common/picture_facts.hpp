@@ -1,4 +1,4 @@
-// What a picture remembers of how it was made: a line as other programs write it, and our own JSON
+// Metadata in a picture about how it was made: a line as other programs write it, and our own JSON,
 // from which it can be made again.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace flux2::cli {
 
-// Everything that decides the picture, as JSON.
+// Everything that determines the picture, as JSON.
 nlohmann::json picture_facts(const GenerateOptions& options, const ModelFiles& files,
                              ModelHashes& hashes, const Pipeline& pipeline, const Request& request,
                              const Result& result);
@@ -30,7 +30,7 @@ nlohmann::json read_picture_facts(const std::filesystem::path& picture);
 std::vector<std::string> other_model_files(const std::map<std::string, std::string>& stored_hashes,
                                            const nlohmann::json& facts);
 
-// Options that make the same picture again. Throws bad_file for values that make no sense.
+// Options that make the same picture again. Throws bad_file for invalid values.
 GenerateOptions options_from_facts(const nlohmann::json& facts,
                                    const std::filesystem::path& picture);
 

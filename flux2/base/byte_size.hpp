@@ -6,8 +6,8 @@
 
 namespace flux2 {
 
-// "4G", "3500MB", "1.5g", "800000000": powers of 1000. Throws bad_argument: that the value of the
-// option `name` is no `what`.
+// "4G", "3500MB", "1.5g", "800000000": powers of 1000. Throws bad_argument, which says that the
+// value of the option `name` is not a valid `what`.
 uint64_t parse_bytes(const std::string& name, const std::string& text, const char* what);
 
 }  // namespace flux2

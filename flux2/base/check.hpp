@@ -8,7 +8,7 @@
 
 namespace flux2 {
 
-// As messages name it: "`type`". worded() finds it there again.
+// Prints a setting as messages name it: "`type`". worded() recognises it by the backquotes.
 std::ostream& operator<<(std::ostream& out, Setting setting);
 
 // Joins the values as operator<< prints them.
@@ -25,7 +25,7 @@ template <typename... Values>
 }
 
 // Throws unless the condition holds. The message is built only on failure, but its values are
-// evaluated always: in inner loops write an if and fail().
+// always evaluated: in inner loops use an if and fail().
 template <typename... Values>
 void check(bool condition, ErrorKind kind, const Values&... values) {
     if (!condition) {

@@ -95,7 +95,7 @@ bool name_was_taken() {
          ": cannot be written: ", last_error());
 }
 
-// Where symbolic links lead; the path itself when it is none.
+// The target of a symbolic link; the path itself when it is not a link.
 fs::path behind_links(fs::path path) {
     constexpr int kMaxLinks = 40;  // as many as Linux follows
     for (int i = 0; i < kMaxLinks; ++i) {
@@ -355,7 +355,7 @@ bool AtomicFile::commit_new() {
         remove_temporary();
         return true;
     }
-    // Where a file cannot have two names, a look must do.
+    // The name exists, or the file system has no hard links; then check for the name and rename.
     std::error_code ignored;
     if (errno == EEXIST || fs::exists(final_path_, ignored)) {
         remove_temporary();
@@ -469,7 +469,7 @@ void check_writable(const fs::path& file) {
     check_replaceable(file);
     const fs::path path = behind_links(file);
     std::error_code ignored;
-    std::vector<fs::path> missing;  // names that do not stand in `folder` yet, the file's first
+    std::vector<fs::path> missing;  // names that do not exist in `folder` yet, the file's first
     fs::path folder = path.parent_path();
     for (missing.push_back(path.filename()); !folder.empty() && !fs::exists(folder, ignored);
          folder = folder.parent_path()) {
@@ -477,8 +477,8 @@ void check_writable(const fs::path& file) {
     }
     check(folder.empty() || fs::is_directory(folder, ignored), ErrorKind::bad_file, file.string(),
           ": cannot be written: ", folder.string(), " is no folder");
-    // A name that cannot be a file's cannot be a folder's. One that stands in `folder` already, as
-    // the name of something else, can.
+    // A name that no file can have cannot be a folder's either. A name that exists in `folder`
+    // already is valid.
     for (const fs::path& name : missing) {
         if (missing.size() == 1 || !fs::exists(folder / name, ignored)) {
             const AtomicFile probe(folder / name);

@@ -1,4 +1,4 @@
-// Files: memory-mapped reading, and writing that never leaves half a file under the final name.
+// Files: memory-mapped reading, and writing that never leaves a partial file under the final name.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace flux2 {
 
-// A whole file, read-only, mapped into memory. Bytes stay valid while the object lives, moves
-// included.
+// A whole file, read-only, mapped into memory. The bytes stay valid while the object exists, also
+// after it was moved.
 class MappedFile {
   public:
     // Throws bad_file when the path is missing, a folder, or cannot be read.
@@ -22,8 +22,8 @@ class MappedFile {
     std::span<const std::byte> bytes() const { return {data_, size_}; }
     const std::filesystem::path& path() const { return path_; }
 
-    // Tells the system that these bytes are not needed soon: their pages leave this process and
-    // come back when they are read again.
+    // Tells the system that these bytes are not needed soon: their pages are unmapped from this
+    // process and read again on the next access.
     static void forget(std::span<const std::byte> bytes);
 
   private:
@@ -32,10 +32,10 @@ class MappedFile {
     size_t size_ = 0;
 };
 
-// A file under a temporary name beside the final one, which no other process has. commit() syncs it
-// and renames it over the final name; without a commit it is deleted, and whatever stood under the
-// final name is untouched. A final name that is a symbolic link stays one: the file it leads to is
-// replaced, or made.
+// A file that is written under a temporary name of its own in the folder of the final name.
+// commit() syncs it and renames it to the final name. Without a commit it is deleted, and an
+// existing file of the final name is untouched. If the final name is a symbolic link, the link is
+// kept and its target is replaced or created.
 class AtomicFile {
   public:
     // Throws bad_file when the folder is missing or not writable, and when the final name is a
@@ -50,8 +50,8 @@ class AtomicFile {
     // Fills with zeros up to this size.
     void extend_to(uint64_t size);
     void commit();
-    // The same where nothing has the final name yet. Returns false, and deletes the file, when
-    // something has, be it since a moment ago.
+    // The same, but only if the final name is not in use. Else returns false and deletes the file;
+    // also if another process has just created the name.
     bool commit_new();
 
     const std::filesystem::path& temporary_path() const { return temporary_path_; }
@@ -59,7 +59,7 @@ class AtomicFile {
   private:
     void finish_writing();
     void remove_temporary() const;
-    // Throws bad_file: the problem and the system's reason for it.
+    // Throws bad_file with the problem and the system's reason.
     [[noreturn]] void give_up(const char* problem) const;
 
     std::filesystem::path final_path_;
@@ -67,31 +67,31 @@ class AtomicFile {
     intptr_t handle_ = -1;
 };
 
-// Whether a name is that of a pipe or of a device that takes bytes as they come, such as /dev/null
-// or a terminal. Standard output (/dev/stdout) counts whatever it leads to.
+// Whether the name is a pipe or a device to which bytes are written in order, such as /dev/null or
+// a terminal. Standard output (/dev/stdout) always counts as one.
 bool is_stream(const std::filesystem::path& path);
 bool is_standard_output(const std::filesystem::path& path);
 
-// Writes a file at once, as AtomicFile does; a stream takes the bytes and stays what it is. Waits
-// for the reader of a pipe. Throws as AtomicFile.
+// Writes a whole file as AtomicFile does; to a stream the bytes are written directly. Waits for the
+// reader of a pipe. Throws as AtomicFile.
 void write_whole_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 
-// Makes the folders above a file that are missing. Throws bad_file.
+// Creates the missing parent folders of a file. Throws bad_file.
 void make_folders_for(const std::filesystem::path& file);
 
-// Tries whether a file can be written, once make_folders_for was called; leaves no trace. Throws as
-// AtomicFile.
+// Tests whether a file can be written after a call of make_folders_for; changes nothing on disk.
+// Throws as AtomicFile.
 void check_writable(const std::filesystem::path& file);
-// Whether there is a file or folder of this name, and whether it is a folder. Nothing has a name
-// that is too long. Throw bad_file, with the system's reason, when it cannot be told.
+// Whether there is a file or folder of this name, and whether it is a folder. A name that is too
+// long does not exist. Throw bad_file, with the system's reason, when the system reports an error.
 bool file_exists(const std::filesystem::path& path);
 bool is_folder(const std::filesystem::path& path);
 
-// Makes the folder and those above it that are missing. Throws bad_file, with the system's reason.
+// Creates the folder and its missing parents. Throws bad_file, with the system's reason.
 void make_folders(const std::filesystem::path& folder);
 
-// The path from the root on, without "." and "..". One that is relative stays so when the current
-// folder is gone.
+// The absolute path, without "." and "..". A relative path is returned as it is when the current
+// folder does not exist any more.
 std::filesystem::path full_path(const std::filesystem::path& path);
 
 // The text of a small file. Throws bad_file when it is missing or larger than max_bytes.

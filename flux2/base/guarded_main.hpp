@@ -1,4 +1,4 @@
-// How our programs end: whatever is thrown becomes one line on stderr and an exit code.
+// The outermost function of our programs: exceptions become one line on stderr and an exit code.
 #pragma once
 
 #include <flux2/error.hpp>
@@ -12,9 +12,9 @@
 
 namespace flux2 {
 
-// Runs the program's body and returns its exit code: that of a full disk when what it printed did
-// not arrive. UsageError is what the argument parser throws; `wording` is what the program calls
-// settings.
+// Runs the program's body and returns its exit code; if standard output could not be written, that
+// of a full disk. UsageError is the argument parser's exception type; `wording` maps settings to
+// the program's option names.
 template <typename UsageError, typename Body>
 int guarded_main(const char* program, const SettingWording& wording, const Body& body) {
     const auto report = [&](ErrorKind kind, const std::string& message) {

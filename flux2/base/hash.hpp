@@ -1,4 +1,4 @@
-// FNV-1a in 64 bits: tells contents apart and finds damage, but is no defence against forgery.
+// FNV-1a in 64 bits: for keys and to detect damage; not cryptographic.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class Hash {
         }
         return *this;
     }
-    // With its length, so that it counts where one text ends and the next begins.
+    // The length is hashed too, so that ("ab", "c") and ("a", "bc") differ.
     Hash& add(std::string_view text) {
         const uint64_t size = text.size();
         add(std::as_bytes(std::span(&size, 1)));

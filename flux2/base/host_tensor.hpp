@@ -1,4 +1,4 @@
-// Floats plus shape: what stages hand to each other.
+// Floats plus shape: the values that are passed between stages.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ struct HostTensor {
     int64_t elements() const { return ne[0] * ne[1] * ne[2] * ne[3]; }
 };
 
-// One that several hold and nobody changes; null: none.
+// A constant tensor with shared ownership; null: none.
 using SharedTensor = std::shared_ptr<const HostTensor>;
 
 inline SharedTensor share(HostTensor tensor) {

@@ -6,7 +6,8 @@
 
 namespace flux2 {
 
-constexpr int kImageGrid = 16;  // pixels a side of a latent token; sides are multiples of it
+constexpr int kImageGrid =
+    16;  // side of a latent token in pixels; sides of images are multiples of it
 constexpr int kMinSide = 64;
 constexpr int kMaxSide = 4096;
 
@@ -14,7 +15,8 @@ constexpr bool is_image_side(int64_t side) {
     return side >= kMinSide && side <= kMaxSide && side % kImageGrid == 0;
 }
 
-// What a reference picture is shrunk to. The reference's limits: one may be larger than several.
+// Largest size of a reference picture in pixels; larger ones are scaled down. These are the limits
+// of the reference implementation: a single picture may be larger than each of several.
 constexpr int64_t max_reference_pixels(size_t n_references) {
     return n_references == 1 ? 2024 * 2024 : 1024 * 1024;
 }

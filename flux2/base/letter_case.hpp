@@ -1,4 +1,5 @@
-// Upper and lower case of the letters A to Z. All other bytes stay, those of UTF-8 among them.
+// Upper and lower case of the letters A to Z. All other bytes, also those of UTF-8 sequences, are
+// unchanged.
 #pragma once
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 namespace flux2 {
 namespace {
 
-// Recursive: a sink may call what logs.
+// Recursive, because a sink may call functions that log.
 struct SharedSink {
     std::recursive_mutex mutex;
     LogSink sink;

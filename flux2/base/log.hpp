@@ -1,4 +1,4 @@
-// Speaking through the callback of flux2/log.hpp.
+// Sends lines to the callback of flux2/log.hpp.
 #pragma once
 
 #include <flux2/log.hpp>
@@ -9,7 +9,7 @@ namespace flux2 {
 
 void log(LogLevel level, const std::string& line);
 
-// Sends lines to `sink` while it lives; then the sink that was set before gets them again.
+// Sends lines to `sink` while the object exists; the destructor restores the previous sink.
 class ScopedLog {
   public:
     explicit ScopedLog(LogSink sink);

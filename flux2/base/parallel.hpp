@@ -9,9 +9,10 @@
 
 namespace flux2 {
 
-// Calls f(i, thread) for every i below n, in rising order, from up to n_threads threads. They count
-// from 0, which is the calling one. When f throws, what has not begun is left out and the exception
-// comes out here, of several the one of the lowest thread; so f cancels the loop by throwing.
+// Calls f(i, thread) for every i below n, in ascending order, from up to n_threads threads.
+// `thread` counts from 0, the calling thread. When f throws, the remaining items are skipped and
+// the exception is rethrown here (of several, that of the lowest thread), so f can cancel the loop
+// by throwing.
 template <typename F>
 void parallel_for(size_t n, int n_threads, const F& f) {
     std::atomic<size_t> next = 0;
@@ -25,7 +26,7 @@ void parallel_for(size_t n, int n_threads, const F& f) {
             throw;
         }
     };
-    std::vector<std::future<void>> others;  // they wait for their threads when they go
+    std::vector<std::future<void>> others;  // their destructors wait for the threads
     for (size_t i = 1; i < std::min(n, static_cast<size_t>(std::max(n_threads, 1))); ++i) {
         others.push_back(std::async(std::launch::async, work, i));
     }

@@ -57,7 +57,7 @@ std::array<float, 2> normal_pair(uint32_t x, uint32_t y) {
             static_cast<float>(radius * std::cos(angle))};
 }
 
-// Each thread of torch's kernel makes four values a time and stores them n_threads apart.
+// Each thread of torch's kernel makes four values at a time and stores them n_threads apart.
 std::vector<float> draw_cuda(uint64_t seed, size_t n) {
     constexpr size_t kMaxThreads = 132 * 2048;
     constexpr size_t kBlock = 256;

@@ -1,5 +1,5 @@
-// How the tokenizers of FLUX.2's text encoders cut a text before they merge, in the words of their
-// tokenizer.json.
+// The regular expressions by which the tokenizers of FLUX.2's text encoders split a text before
+// merging, as in their tokenizer.json.
 #pragma once
 
 #include <string_view>

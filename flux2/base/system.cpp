@@ -99,7 +99,7 @@ bool stdin_is_terminal() {
 }
 
 void write_to_stderr(std::string_view text) noexcept {
-    // What cannot be written has no other place to go.
+    // There is nowhere to report a failure of this write.
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 
@@ -122,7 +122,7 @@ uint64_t available_ram_bytes() {
     return 0;
 }
 
-// The fast ones: a slow core would hold up the others.
+// Performance cores only: the others would wait for a slow core.
 int physical_cores() {
     for (const char* name : {"hw.perflevel0.physicalcpu", "hw.physicalcpu"}) {
         int n = 0;

@@ -1,4 +1,4 @@
-// What the machine and this process are like.
+// Properties of the machine and of this process.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@ namespace flux2 {
 // The folder of the running program; empty when the system does not tell.
 std::filesystem::path program_folder();
 
-// Memory of this process that is no file's, as far as it is in RAM; 0 when the system does not
+// Anonymous memory of this process (not backed by files) that is in RAM; 0 when the system does not
 // tell.
 uint64_t own_memory_bytes();
 
-// Gives memory that was freed, but is still held for this process, back to the system.
+// Returns memory that was freed, but is still held by the allocator, to the system.
 void return_unused_memory();
 
-// RAM that can be taken without pushing others out; 0 when the system does not tell.
+// Available RAM: what can be allocated without swapping; 0 when the system does not tell.
 uint64_t available_ram_bytes();
 
-// Cores this process may use, of which two threads that share one count once: matrix multiplies
-// gain nothing from the second.
+// Physical cores that this process may use: matrix multiplies gain nothing from a second thread on
+// the same core.
 int physical_cores();
 
 // Whether the CPU has Arm's instructions for small matrices, of BF16 and of 8-bit integers.
@@ -29,9 +29,9 @@ bool cpu_multiplies_matrices();
 
 // Whether the error stream is a terminal, where a progress bar makes sense.
 bool stderr_is_terminal();
-// Whether somebody types at the input.
+// Whether standard input is a terminal.
 bool stdin_is_terminal();
-// Writes to the error stream past all buffers, so that signal handlers may do it too.
+// Writes to the error stream without buffers, so that signal handlers may use it too.
 void write_to_stderr(std::string_view text) noexcept;
 
 }  // namespace flux2

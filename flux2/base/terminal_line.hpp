@@ -1,4 +1,4 @@
-// The last line of a terminal, which a program keeps changing while it works.
+// A status line on the terminal that is redrawn while a program works.
 #pragma once
 
 #include "base/system.hpp"
@@ -18,7 +18,7 @@ class TerminalLine {
 
     bool on_terminal() const { return terminal_; }
 
-    // Shows what `text` returns. May be called at any rate: it is asked about ten times a second.
+    // Shows what `text` returns. May be called often: `text` is called at most ten times a second.
     template <typename Text>
     void show(const Text& text) {
         constexpr auto kBetween = std::chrono::milliseconds(100);
@@ -29,7 +29,7 @@ class TerminalLine {
             std::cerr << "\r\033[K" << text() << std::flush;
         }
     }
-    // Lets the next text be shown at once.
+    // The next text is shown immediately.
     void hurry() { shown_ = {}; }
     void clear() {
         if (stands_) {

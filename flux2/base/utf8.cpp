@@ -8,12 +8,12 @@
 namespace flux2 {
 namespace {
 
-// How a sequence may go on after its first byte: the Unicode Standard's table 3-7.
+// Which bytes may follow a first byte: the Unicode Standard's table 3-7.
 struct Sequence {
-    int n_more;             // continuation bytes; -1: no sequence begins so
+    int n_more;             // continuation bytes; -1: not a first byte
     uint8_t second_lowest;  // of the second byte; later ones are 80..BF
     uint8_t second_highest;
-    char32_t bits;  // what the first byte adds
+    char32_t bits;  // contribution of the first byte
 };
 
 Sequence sequence_of(uint8_t first) {
@@ -42,7 +42,8 @@ std::ptrdiff_t line_number(std::string_view text) {
     return 1 + std::count(text.begin(), text.end(), '\n');
 }
 
-// The bytes behind the mark; `high` tells which byte of a pair is the higher one, 0 or 1.
+// Decodes the bytes after the byte-order mark; `high` is the index of the high byte in a pair, 0 or
+// 1.
 std::string from_utf16(std::string_view bytes, size_t high, const std::string& file) {
     std::string text;
     const auto unit = [&](size_t i) {

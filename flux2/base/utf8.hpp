@@ -8,8 +8,8 @@
 
 namespace flux2 {
 
-// The code point at `at`, which moves behind it. Nothing for bytes that are not UTF-8; `at` then
-// moves past the longest beginning of a sequence, or past one byte that begins none.
+// Returns the code point at `at` and advances `at`. Nothing for bytes that are not UTF-8; `at` then
+// advances by the longest prefix of a valid sequence, or by one byte if there is none.
 std::optional<char32_t> next_code_point(std::string_view text, size_t& at);
 
 // The code point must be valid.

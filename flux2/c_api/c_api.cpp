@@ -1,6 +1,6 @@
-// The C interface over flux2.hpp: texts and structs translated, exceptions turned into status
-// values. When a struct grows, the new field goes to the end and leaves no padding, which an older
-// caller would have filled with anything; tests/c_api/layout.c checks both.
+// The C interface over flux2.hpp: converts texts and structs, and exceptions to status values. When
+// a struct grows, the new field goes to the end and must leave no padding, since an older caller
+// leaves padding uninitialised; tests/c_api/layout.c checks both.
 #include <flux2/flux2.h>
 #include <flux2/flux2.hpp>
 #include "base/check.hpp"
@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 // As in flux2/image.hpp.
 constexpr int kMaxImageSide = 16384;
 constexpr int kMaxThreads = 512;
-constexpr const char* kPicture = "the picture";  // one without a name, in errors
+constexpr const char* kPicture = "the picture";  // name in errors for pixels without a file
 
 // ---- Errors ----
 
@@ -99,7 +99,7 @@ void check_size(const T* given, const char* name, size_t smallest = sizeof(size_
           "_default(), and use a header no newer than the library");
 }
 
-// What an older caller does not know keeps its default.
+// Fields that an older caller does not have keep their defaults.
 template <typename T>
 T completed(const T* given, const char* name, const T& defaults) {
     check_size(given, name);
@@ -108,7 +108,7 @@ T completed(const T* given, const char* name, const T& defaults) {
     return full;
 }
 
-// A size beyond what is known is kept, so that the call that follows can refuse it.
+// A size larger than the known one is kept, so that the next call can refuse it.
 template <typename T>
 void init(T* target, size_t size, const T& defaults) {
     if (target == nullptr || size < sizeof(size_t)) {
@@ -317,8 +317,8 @@ flux2_stage_memory to_c(const flux2::StageMemory& stage) {
 
 // ---- Lists ----
 
-// What a list of the library's points to: items, and what their own texts point to. Callers get
-// pointers to items where these may grow.
+// The memory of a list made by the library: its items and their texts. Callers get pointers to
+// items where these may grow.
 template <typename Source, typename Item>
 struct ListMemory {
     explicit ListMemory(std::vector<Source> given) : sources(std::move(given)) {
@@ -426,7 +426,7 @@ flux2::Request to_request(const flux2_request& given) {
     request.height = unless_zero(given.height);
     request.fit_size = given.fit_size != 0;
     request.steps = unless_zero(given.steps);
-    if (!(given.guidance < 0)) {  // what is no number is refused later
+    if (!(given.guidance < 0)) {  // NaN is refused later
         request.guidance = given.guidance;
     }
     if (given.has_seed != 0) {
@@ -492,7 +492,7 @@ flux2_result to_c(const flux2::Result& made, size_t size) {
     return result;
 }
 
-// What the library must be able to write to, whatever the caller's version.
+// The fields that every version of a caller has.
 constexpr size_t kSmallestModelFiles = offsetof(flux2_model_files, memory) + sizeof(void*);
 constexpr size_t kSmallestResult = offsetof(flux2_result, n_sigmas) + sizeof(size_t);
 constexpr size_t kSmallestPlan = offsetof(flux2_memory_plan, memory) + sizeof(void*);

@@ -44,7 +44,7 @@ TensorPlace place(Part part, std::string_view name) {
     fail(ErrorKind::internal, "unknown part");
 }
 
-// A tensor as pieces; two when its halves change places.
+// A tensor as pieces: two if its halves are swapped, else one.
 std::vector<Piece> cut(const Piece& whole, bool swap_halves) {
     if (!swap_halves) {
         return {whole};
@@ -55,8 +55,8 @@ std::vector<Piece> cut(const Piece& whole, bool swap_halves) {
             {whole.type, half, whole.bytes.first(half_bytes), whole.scaled, 0}};
 }
 
-// The rows of every head in the order of llama.cpp, which turns neighbours by a token's position:
-// 0, half, 1, half + 1, ... where Hugging Face, which turns halves, has 0, 1, 2, ...
+// Reorders the rows of every head from Hugging Face's order 0, 1, 2, ... (RoPE rotates the two
+// halves) to llama.cpp's order 0, half, 1, half + 1, ... (RoPE rotates adjacent pairs).
 std::vector<Piece> interleave_heads(const Piece& whole, int64_t row, int64_t head_dim) {
     const size_t row_bytes = data_bytes(whole.type, row);
     const int64_t n_rows = whole.n_elements / row;
@@ -135,8 +135,8 @@ std::vector<Checkpoint> Checkpoint::open_all(const std::filesystem::path& path) 
     return checkpoints;
 }
 
-// In a file with several parts those with the part's prefix. Else all, apart from what has another
-// prefix than the part.
+// In a file with several parts the tensors with the part's prefix; else all tensors except those
+// with a different prefix.
 std::vector<const TensorInfo*> Checkpoint::tensors_of(const RecognisedPart& part) const {
     const bool alone = parts_of_file_.size() == 1;
     std::vector<const TensorInfo*> tensors;
@@ -149,7 +149,7 @@ std::vector<const TensorInfo*> Checkpoint::tensors_of(const RecognisedPart& part
     return tensors;
 }
 
-// The tensors of the file that make one of ours, in the order of its rows.
+// The tensors of the file that are stacked into one of ours, in the order of its rows.
 struct Checkpoint::StackedTensors {
     std::vector<const TensorInfo*> tensors;
     bool swap_halves = false;

@@ -1,5 +1,5 @@
-// A model part as found on disk, under our tensor names: what it is, and its tensors ready to read,
-// fused and reordered where the file has them in another layout.
+// One part of a model in its files: which part it is, and its tensors under our names, fused and
+// reordered if the file has another layout.
 #pragma once
 
 #include "checkpoints/recognise.hpp"
@@ -19,12 +19,12 @@
 
 namespace flux2 {
 
-// A run of rows that lies in one piece in a file.
+// Rows that are contiguous in a file.
 struct Piece {
     TensorType type = TensorType::f32;
     int64_t n_elements = 0;
     std::span<const std::byte> bytes;
-    // For types with scales in other tensors: the whole matrix, and where in it this run begins.
+    // For types with scales in other tensors: the whole matrix, and the first element in it.
     const ScaledMatrix* scaled = nullptr;
     int64_t first = 0;
 };
@@ -37,8 +37,8 @@ struct ModelTensor {
     // The type of all pieces; the first one's when they differ.
     TensorType type() const { return pieces.front().type; }
     bool same_type_throughout() const;
-    // The slice of n elements from element `first` on, as pieces. For block types both ends must
-    // lie on block borders.
+    // The slice of n elements from element `first` on, as pieces. For block types both ends must be
+    // at block boundaries.
     std::vector<Piece> slice(int64_t first, int64_t n) const;
     // The same slice as F32 values.
     void read_f32(int64_t first, std::span<float> out) const;
@@ -47,9 +47,9 @@ struct ModelTensor {
 // One part, opened and recognised by its tensor names. Move-only; owns the mapped files.
 class Checkpoint {
   public:
-    // Of a file with several parts the wanted one is taken; when it is not there, or none is
-    // wanted, the first. Throws bad_file for anything that is not a part of FLUX.2; unsupported,
-    // saying what it is, when that is known.
+    // Opens the wanted part of a file; the first part if the file does not have it or none is
+    // wanted. Throws bad_file for anything that is not a part of FLUX.2; unsupported, saying what
+    // it is, when that is known.
     static Checkpoint open(const std::filesystem::path& path,
                            std::optional<Part> wanted = std::nullopt);
     // Every part of a file.

@@ -1,4 +1,4 @@
-// Whether parts belong together.
+// Whether the parts of a model fit together.
 #pragma once
 
 #include "networks/part.hpp"
@@ -9,7 +9,7 @@
 
 namespace flux2 {
 
-// What decides it, of one part.
+// The properties of a part that decide it.
 struct PartFit {
     Part part = Part::transformer;
     std::string file;

@@ -14,7 +14,7 @@
 namespace flux2 {
 namespace {
 
-// The number in "blk.12.attn_q.weight" behind "blk."; nothing for names of another form.
+// The number after "blk." in "blk.12.attn_q.weight"; nothing for names of another form.
 std::optional<int64_t> block_number(std::string_view name, std::string_view prefix) {
     if (!name.starts_with(prefix)) {
         return std::nullopt;
@@ -26,9 +26,9 @@ std::optional<int64_t> block_number(std::string_view name, std::string_view pref
     return whole ? std::optional(number) : std::nullopt;
 }
 
-// How many blocks the file should have: up to the last of which any tensor is there, and as many as
-// its configuration says, so that the inventory misses whatever is not there. Never more than there
-// are tensors: of so many blocks one is missing anyway.
+// How many blocks the file should have: up to the last block with any tensor, and at least as many
+// as its configuration says, so that missing tensors are noticed. Limited by the number of tensors
+// in the file, which bounds the work for a wrong configuration.
 int64_t count_blocks(const Checkpoint& checkpoint, std::string_view prefix,
                      std::optional<int64_t> configured) {
     int64_t n = std::max<int64_t>(1, configured.value_or(1));
@@ -40,8 +40,8 @@ int64_t count_blocks(const Checkpoint& checkpoint, std::string_view prefix,
     return std::min(n, n_tensors);
 }
 
-// config.json of a diffusers folder, which is known by the name of the weights in it; beside other
-// files it may be that of another part.
+// config.json of a diffusers folder, which is recognised by the name of its weights file. Next to
+// other files a config.json may belong to another part.
 nlohmann::json transformer_config(const Checkpoint& checkpoint) {
     const std::string name = checkpoint.source().path().filename().string();
     return name.starts_with("diffusion_pytorch_model") ? read_model_config(checkpoint.source())
@@ -132,7 +132,7 @@ TextEncoderSizes read_text_encoder_sizes(const Checkpoint& checkpoint) {
               sizes.n_head_kv > 0 && sizes.n_head % sizes.n_head_kv == 0,
           ErrorKind::bad_file, checkpoint.file(), ": ", q, " query and ", k,
           " key channels do not divide into heads of ", sizes.head_dim, "; the file is broken");
-    // Not num_hidden_layers of config.json: it stays as it was beside weights that were trimmed.
+    // Not num_hidden_layers of config.json: it is unchanged when weights were trimmed.
     const Metadata& keys = checkpoint.source().metadata();
     sizes.n_layers = count_blocks(
         checkpoint, "blk.", keys.get_int(architecture_of(checkpoint.source()) + ".block_count"));

@@ -1,6 +1,6 @@
-// What a checkpoint should hold: the sizes of its network, read off the shapes of a few tensors,
-// and whether every tensor that follows from them is there. Sizes are never constants: files of any
-// size are welcome.
+// The expected tensors of a checkpoint: the sizes of its network are read from the shapes of a few
+// tensors, and every tensor that follows from them must be present. No sizes are built in, so
+// models of any size work.
 #pragma once
 
 #include "checkpoints/checkpoint.hpp"
@@ -18,7 +18,7 @@ TextFamily text_family(const Checkpoint& text_encoder);
 // Blocks are counted up to the last that has any tensor, or further when the file's keys or, in a
 // diffusers folder, its configuration say so.
 TransformerSizes read_transformer_sizes(const Checkpoint& checkpoint);
-// Mistral's head size is in no shape; it comes from the file's keys or its configuration.
+// No shape shows Mistral's head size; it comes from the file's keys or its configuration.
 TextEncoderSizes read_text_encoder_sizes(const Checkpoint& checkpoint);
 VaeSizes read_vae_sizes(const Checkpoint& checkpoint);
 TinyAutoencoderSizes read_tiny_autoencoder_sizes(const Checkpoint& checkpoint);

@@ -11,7 +11,7 @@
 namespace flux2 {
 
 // X.config.json for X.safetensors, else config.json beside it; an empty object when there is none.
-// Of a model that also sees pictures, the part about its language model. Throws bad_file when it is
+// Of a vision-language model only the section about its language model. Throws bad_file when it is
 // no valid JSON.
 nlohmann::json read_model_config(const TensorSource& source);
 

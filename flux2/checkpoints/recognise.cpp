@@ -16,7 +16,7 @@
 namespace flux2 {
 namespace {
 
-// What to use instead of a file that is no part of FLUX.2 but was taken for this one.
+// What to use instead of a file of another model that was given as this part.
 std::string advice_for(Part part) {
     switch (part) {
         case Part::transformer:
@@ -31,19 +31,20 @@ std::string advice_for(Part part) {
     fail(ErrorKind::internal, "unknown part");
 }
 
-// What stands before the layers' numbers in files of tiny autoencoders, half by half.
+// Prefixes of the layer numbers in files of tiny autoencoders, for decoder and encoder.
 constexpr std::array<std::string_view, 3> kTinyDecoders = {"", "decoder.", "taesd_decoder."};
 constexpr std::array<std::string_view, 3> kTinyEncoders = {"", "encoder.", "taesd_encoder."};
 
-// Something people also have, told by a mark in the name of any of its tensors.
+// A kind of file that does not belong to FLUX.2, recognised by a text in the name of any of its
+// tensors.
 struct OtherKind {
     std::string_view mark;
     std::string_view what;
     std::optional<Part> taken_for;  // none: an adapter to some model
 };
 
-// The first match wins: adapters and ControlNets repeat names of the model they belong to, whole
-// checkpoints hold text encoders and autoencoders.
+// The first match counts: adapters and ControlNets repeat names of the model they belong to, and
+// whole checkpoints contain text encoders and autoencoders.
 constexpr std::array kOtherKinds = {
     OtherKind{"lora_A", "an adapter", std::nullopt},
     OtherKind{"lora_B", "an adapter", std::nullopt},
@@ -109,7 +110,7 @@ class Names {
     std::map<std::string_view, const TensorInfo*> names_;
 };
 
-// A language model under one of the spellings of its tensors; null what it lacks.
+// Tensors of a language model under one of the naming schemes; null if absent.
 struct LanguageModel {
     Naming naming;
     const TensorInfo *embeddings, *q, *output, *q_norm, *q_bias;
@@ -139,7 +140,8 @@ LanguageModel find_language_model(const Names& names) {
 }
 
 // Mistral Small has neither norms nor biases on its queries, as Llama, but its heads together are
-// narrower than a token: 4096 of 5120. Llama's are as wide. Two tensors tell either width.
+// narrower than the hidden size (4096 and 5120), while Llama's are equally wide. Each width can be
+// read from two tensors.
 bool is_mistral(const LanguageModel& model) {
     if (!model.found() || model.q_norm != nullptr || model.q_bias != nullptr) {
         return false;
@@ -162,8 +164,8 @@ const TensorInfo* find_under(const Names& names, std::span<const std::string_vie
     return nullptr;
 }
 
-// One of the tensors that tell a part suffices: a file without the others is broken, and the
-// inventory says what it lacks.
+// One of a part's characteristic tensors is enough: if others are missing, the inventory reports
+// them.
 std::optional<RecognisedPart> find_part(const Names& names) {
     if (names.has_any({"double_stream_modulation_img.lin.weight",
                        "double_stream_modulation_txt.lin.weight",
@@ -187,7 +189,7 @@ std::optional<RecognisedPart> find_part(const Names& names) {
     if (names.has_any({"blk.0.attn_q_norm.weight", "blk.0.attn_k_norm.weight"})) {
         return RecognisedPart{Part::text_encoder, Naming::llama_cpp, {}};
     }
-    // The blocks with pools at the lowest resolution are what no other tiny autoencoder has.
+    // No other tiny autoencoder has blocks with pools at the lowest resolution.
     if (find_under(names, kTinyDecoders, "3.pool.0.weight") != nullptr ||
         find_under(names, kTinyDecoders, "4.pool.0.weight") != nullptr) {
         return RecognisedPart{Part::tiny_autoencoder, Naming::original, {}};
@@ -201,7 +203,7 @@ std::optional<RecognisedPart> find_part(const Names& names) {
     return std::nullopt;
 }
 
-// Tiny autoencoders of other models, and half of the right one. Empty when it is none of them.
+// Describes tiny autoencoders of other models, and TAEF2's encoder alone. Empty for other files.
 std::string name_tiny_autoencoder(const Names& names) {
     if (find_under(names, kTinyEncoders, "11.pool.0.weight") != nullptr ||
         names.has("encoder.layers.11.pool.0.weight")) {
@@ -234,7 +236,7 @@ std::string name_vae(const TensorInfo& decoder_conv_in) {
                   " latent channels, no bn.running_mean); ", advice_for(Part::vae));
 }
 
-// A decoder without prefix, encoder and statistics: that of FLUX.2 can be had with them.
+// A decoder without prefix, encoder and statistics; for FLUX.2 there is a file with all of them.
 std::string name_bare_decoder(const TensorInfo& conv_in) {
     constexpr int64_t kLatentChannels = 32;
     if (conv_in.shape.ne[2] != kLatentChannels) {
@@ -245,7 +247,8 @@ std::string name_bare_decoder(const TensorInfo& conv_in) {
            "full_encoder_small_decoder.safetensors of the same repository, or ae.safetensors";
 }
 
-// What remains when nothing of FLUX.2 was found: kinds that show by what they lack.
+// Describes files in which nothing of FLUX.2 was found: kinds that are recognised by missing
+// tensors.
 std::string name_remains(const Names& names) {
     if (const TensorInfo* conv_in = names.find("decoder.conv_in.weight")) {
         return name_vae(*conv_in);

@@ -1,5 +1,5 @@
-// Which part of FLUX.2 a file is, or what else it is, by the names of its tensors; language models
-// by a shape too.
+// Which part of FLUX.2 a file is, or what other kind of file, by the names of its tensors; language
+// models also by a shape.
 #pragma once
 
 #include "formats/tensor_source.hpp"
@@ -21,11 +21,11 @@ struct RecognisedPart {
 };
 
 struct Identity {
-    // In the order of Part; several in all-in-one checkpoints, which tell them apart by
-    // prefixes. Empty: no part of FLUX.2.
+    // In the order of Part; several in all-in-one checkpoints, distinguished by prefixes. Empty: no
+    // part of FLUX.2.
     std::vector<RecognisedPart> parts;
-    // Then: "is a FLUX.1 transformer (vector_in.in_layer.weight); use ...". Empty when the file is
-    // of no kind this program has heard of.
+    // If `parts` is empty: what the file is instead, such as "is a FLUX.1 transformer
+    // (vector_in.in_layer.weight); use ...". Empty for an unknown kind of file.
     std::string other_kind;
 };
 

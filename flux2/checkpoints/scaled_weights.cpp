@@ -13,7 +13,7 @@ namespace {
 constexpr std::array<float, 16> kE2m1 = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                                          -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 
-// What a byte of codes stands for before scaling.
+// The value of each code byte before scaling.
 const std::array<float, 256>& code_values(TensorType type) {
     switch (type) {
         case TensorType::scaled_f8_e4m3:

@@ -1,4 +1,4 @@
-// Weights stored as codes whose scales lie in other tensors: FP8, MXFP8, NVFP4 and INT8 as
+// Weights stored as codes whose scales are in other tensors: FP8, MXFP8, NVFP4 and INT8 as
 // safetensors files have them. Which tensor is stored how is decided in checkpoints/weight_schemes.
 #pragma once
 

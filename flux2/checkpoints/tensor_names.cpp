@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::string_view kTextEncoders = "text_encoders.";
 
-// In a pattern `#` stands for a number and a closing `*` for the rest of the name. In the target
-// `#` and `*` repeat what was matched, in order, `~` is 3 minus the number and `+` 1 plus it.
+// In a pattern `#` matches a number and a final `*` the rest of the name. In the target `#` and `*`
+// insert the matches in order, `~` inserts 3 minus the number and `+` the number plus 1.
 struct Rule {
     std::string_view from;
     std::string_view to;
@@ -23,7 +23,7 @@ struct Rule {
     bool swap_halves = false;
 };
 
-// diffusers scripts/convert_flux2_to_diffusers.py, read backwards; and one older spelling of norms.
+// The inverse of diffusers' scripts/convert_flux2_to_diffusers.py, and one older name of norms.
 constexpr std::array kTransformerRules = {
     Rule{"x_embedder.weight", "img_in.weight"},
     Rule{"context_embedder.weight", "txt_in.weight"},
@@ -239,7 +239,7 @@ TensorPlace place_transformer_tensor(std::string_view name) {
 }
 
 TensorPlace place_text_encoder_tensor(std::string_view name) {
-    // Models that also see pictures: "model.language_model.layers..." -> "model.layers..."
+    // Vision-language models: "model.language_model.layers..." -> "model.layers..."
     constexpr std::string_view kInner = "model.language_model.";
     if (name.starts_with(kInner)) {
         return place(kTextEncoderRules, concat("model.", name.substr(kInner.size())));

@@ -1,5 +1,5 @@
-// Names of tensors: from the spellings checkpoints use to ours, which are the original authors' for
-// transformer and autoencoder and llama.cpp's for the text encoder.
+// Translates the tensor names of checkpoints to ours: the original authors' names for transformer
+// and autoencoder, llama.cpp's for the text encoder.
 #pragma once
 
 #include <string>
@@ -13,17 +13,17 @@ struct TensorPlace {
     // A fused matrix may come as several tensors, whose rows are stacked in this order.
     int stack_index = 0;
     int n_stacked = 1;
-    // The upper and the lower half of the rows change places.
+    // The upper and the lower half of the rows are swapped.
     bool swap_halves = false;
 };
 
-// What other programs put in front: "model.diffusion_model.", "vae.", "text_encoders.qwen3_4b.";
-// empty when there is nothing of it. Files with several parts keep them apart by it.
+// The prefix that other programs add: "model.diffusion_model.", "vae.", "text_encoders.qwen3_4b.";
+// empty when there is none. In a file with several parts it distinguishes them.
 std::string_view prefix_of(std::string_view name);
 // The name without it.
 std::string_view strip_prefix(std::string_view name);
 
-// Each takes a name without prefix; one it has no rule for is taken to be ours already.
+// Each takes a name without prefix; a name without a rule is returned unchanged.
 TensorPlace place_transformer_tensor(std::string_view name);
 TensorPlace place_text_encoder_tensor(std::string_view name);
 TensorPlace place_vae_tensor(std::string_view name);

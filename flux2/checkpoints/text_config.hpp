@@ -1,4 +1,4 @@
-// What a text encoder's files say beside its weights: GGUF keys, or a Hugging Face configuration.
+// Configuration of a text encoder: GGUF keys, or a Hugging Face configuration file.
 #pragma once
 
 #include "checkpoints/inventory.hpp"
@@ -18,7 +18,7 @@ struct TextConfig {
     int64_t context_length = 40960;
 };
 
-// What holds for klein's Qwen3 or dev's Mistral when a file does not say.
+// Defaults for klein's Qwen3 and dev's Mistral.
 TextConfig default_text_config(TextFamily family);
 
 // From the file's own keys, else its configuration, else its family's defaults. Throws bad_file,

@@ -22,7 +22,7 @@ bool is_vocabulary(const json& object) {
     return !object.empty() && object.begin()->is_number_integer();
 }
 
-// A line for each merge, best first, behind a line with the version.
+// A line with the version, then a line for each merge, best first.
 json read_merges(const fs::path& file) {
     std::istringstream lines(read_text_file(file, kMaxMergesBytes));
     json merges = json::array();

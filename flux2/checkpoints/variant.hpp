@@ -22,12 +22,13 @@ struct VariantChoice {
 };
 
 // In this order: the user's option, the file's own key, model_index.json, the names of file and
-// folder, else distilled. dev shows in its tensors. Throws bad_argument for an option that the
-// tensors contradict, bad_file for a key that names no variant.
+// folder, else distilled. dev is recognised by its tensors. Throws bad_argument for an option that
+// the tensors contradict, bad_file for a key that names no variant.
 VariantChoice decide_variant(const Checkpoint& checkpoint, const TransformerSizes& sizes,
                              std::optional<Variant> option);
 
-// Whether a name has the word in it, letters around it apart: "klein-base-4b" but not "database".
+// Whether the name contains the word, not as a part of a longer word: "klein-base-4b" but not
+// "database".
 bool contains_word(const std::string& name, const std::string& word);
 
 struct SamplingDefaults {

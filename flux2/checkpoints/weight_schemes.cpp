@@ -17,17 +17,17 @@ namespace {
 constexpr std::string_view kWeight = ".weight";
 constexpr std::string_view kMarker = "scaled_fp8";  // older ComfyUI; its values do not matter here
 
-// Spellings of a layer's scales: BFL, ComfyUI and ModelOpt; older ComfyUI and musubi; Qwen3-FP8,
-// whose scale is multiplied with as well, despite its name.
+// Names of a layer's scales: BFL, ComfyUI and ModelOpt; older ComfyUI and musubi; Qwen3-FP8, whose
+// scale is a factor too, despite its name.
 constexpr std::array<std::string_view, 3> kScales = {".weight_scale", ".scale_weight",
                                                      ".weight_scale_inv"};
 constexpr std::string_view kTensorScale = ".weight_scale_2";
 constexpr std::string_view kColumnScale = ".pre_quant_scale";
 constexpr std::string_view kDescription = ".comfy_quant";
-// Of activations: only matrix units that multiply in FP8 need them.
+// Scales of activations: only needed for multiplies in FP8.
 constexpr std::array<std::string_view, 2> kInputScales = {".input_scale", ".scale_input"};
 
-// Ways to store weights that are not read here, by a mark in tensor names.
+// Unsupported storage schemes, recognised by a text in tensor names.
 struct Foreign {
     std::string_view mark;
     std::string_view what;
@@ -63,7 +63,7 @@ std::vector<int64_t> sizes_of(const Shape& shape) {
     return sizes;
 }
 
-// A rotation that was applied to the weights and would have to be undone.
+// Whether the weights were rotated, which would have to be undone.
 bool is_rotated(const nlohmann::json& description) {
     for (const auto& [key, value] : description.items()) {
         const bool off = value.is_null() || value == false || value == 0;
@@ -170,7 +170,7 @@ std::string WeightSchemes::comfy_format(const std::string& layer, const std::str
     const std::string format = json["format"].get<std::string>();
     check(!is_rotated(json) && format.find("convrot") == std::string::npos, ErrorKind::unsupported,
           file(), ": layer ", layer, " is ", format.substr(0, 40),
-          " with rotated weights (convrot), which this version does not turn back; ", kUseAnother);
+          " with rotated weights (convrot), which this version does not support; ", kUseAnother);
     check(std::find(kKnown.begin(), kKnown.end(), format) != kKnown.end(), ErrorKind::unsupported,
           file(), ": layer ", layer, " has the format '", format.substr(0, 40),
           "', which this version does not read; ", kUseAnother);
@@ -306,7 +306,7 @@ bool WeightSchemes::nvfp4_is_tiled(const Layer& layer) const {
         return true;
     }
     check(is_modelopt(), ErrorKind::unsupported, file(), ": is NVFP4 with ", to_string(naming_),
-          " and nothing that tells in which order its scales lie; put the config.json or "
+          " and nothing that tells the layout of its scales; put the config.json or "
           "hf_quant_config.json of its folder beside it, or use BFL's or ComfyUI's file");
     return false;
 }

@@ -1,5 +1,5 @@
-// How each tensor of a checkpoint is stored: as it stands, or as codes with scales in other
-// tensors. Decided tensor by tensor, since files are mixed.
+// How each tensor of a checkpoint is stored: directly, or as codes with scales in other tensors.
+// Decided for each tensor, since files mix both.
 #pragma once
 
 #include "checkpoints/recognise.hpp"
@@ -24,16 +24,16 @@ class WeightSchemes {
     WeightSchemes(const TensorSource& source, Naming naming,
                   const std::vector<const TensorInfo*>& tensors);
 
-    // The codes of a tensor with their scales; null for a tensor that is to be read as it stands.
-    // Throws bad_file for scales that are missing or of the wrong size, unsupported for formats
-    // that this program does not read.
+    // The codes of a tensor with their scales; null for a tensor that is stored directly. Throws
+    // bad_file for scales that are missing or of the wrong size, unsupported for formats that this
+    // program does not read.
     std::unique_ptr<const ScaledMatrix> find(const TensorInfo& tensor) const;
 
   private:
     struct Layer {
         std::string name;  // of the tensor without ".weight"
         const TensorInfo& codes;
-        std::string format;  // by ComfyUI's name; empty: nothing says
+        std::string format;  // ComfyUI's name; empty: unknown
         const TensorInfo* scales;
     };
 

@@ -12,7 +12,7 @@
 namespace flux2 {
 namespace {
 
-// Walks over the file's bytes; every read is checked against what is left.
+// Reads the file's bytes in order; every read is checked against the remaining size.
 class Cursor {
   public:
     Cursor(const std::string& file, std::span<const std::byte> bytes)
@@ -127,7 +127,7 @@ Metadata read_metadata(const std::string& file, Cursor& cursor, uint64_t n_keys)
         check(!key.empty() && key.find('\0') == std::string::npos, ErrorKind::bad_file, where,
               " is empty or holds a zero byte; the file is broken");
         check(!metadata.contains(key), ErrorKind::bad_file, where,
-              " stands twice; the file is broken");
+              " appears twice; the file is broken");
         metadata.set(key, read_typed(where, cursor));
     }
     return metadata;
@@ -167,7 +167,7 @@ Entry read_entry(const std::string& file, Cursor& cursor) {
     return entry;
 }
 
-// Points a tensor at its bytes.
+// Sets the bytes of a tensor.
 void place(const std::string& file, std::span<const std::byte> data, uint64_t alignment,
            Entry& entry) {
     TensorInfo& tensor = entry.tensor;
@@ -213,7 +213,7 @@ TensorDirectory parse_gguf(const std::string& file, std::span<const std::byte> b
         entries.push_back(read_entry(file, cursor));
         const std::string& name = entries.back().tensor.name;
         check(names.insert(name).second, ErrorKind::bad_file, file, ": tensor ", name,
-              " stands twice; the file is broken");
+              " appears twice; the file is broken");
     }
     const uint64_t data_start = (cursor.position() + alignment - 1) / alignment * alignment;
     const auto data = bytes.subspan(std::min<uint64_t>(data_start, bytes.size()));

@@ -1,5 +1,5 @@
-// GGUF, reading: header, typed key-value pairs, tensor directory (format: ggml's gguf.h).
-// Our own reader, since ggml's reports no reason and allocates what a file claims.
+// GGUF, reading: header, typed key-value pairs, tensor directory (format: ggml's gguf.h). Our own
+// reader, since ggml's does not report reasons and allocates sizes that a file claims.
 #pragma once
 
 #include "formats/tensor_directory.hpp"

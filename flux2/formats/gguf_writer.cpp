@@ -121,7 +121,7 @@ void GgufWriter::finish(const Metadata& metadata) {
     check(final_layout.tensor_offsets == layout_.tensor_offsets, ErrorKind::internal,
           "the metadata changed its size while the file was written");
     file_.write_at(0, final_layout.header);
-    // The last tensor is padded like the others: readers may count on a multiple of the alignment.
+    // The last tensor is padded like the others: readers may expect a multiple of the alignment.
     file_.extend_to(layout_.file_bytes);
     file_.commit();
 }

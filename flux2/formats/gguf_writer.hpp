@@ -1,4 +1,5 @@
-// GGUF, writing: the layout is fixed first, then bytes stream in, then the file appears at once.
+// GGUF, writing: the layout is computed first, then the data are written, then the file is renamed
+// to its final name.
 #pragma once
 
 #include "base/file.hpp"
@@ -18,7 +19,7 @@ struct GgufTensor {
     Shape shape;
 };
 
-// Where everything lies in a GGUF file with this metadata and these tensors.
+// Header and offsets of a GGUF file with this metadata and these tensors.
 struct GgufLayout {
     std::vector<std::byte> header;         // everything before the data
     std::vector<uint64_t> tensor_offsets;  // from the start of the file, one per tensor
@@ -35,8 +36,8 @@ class GgufWriter {
     GgufWriter(const std::filesystem::path& path, const Metadata& metadata,
                std::vector<GgufTensor> tensors);
 
-    // Puts bytes into tensor number `tensor`, `offset` bytes after its start. Threads may call this
-    // at the same time for different places.
+    // Writes bytes of tensor number `tensor`, `offset` bytes after its start. Several threads may
+    // call this at the same time for different ranges.
     void write(size_t tensor, uint64_t offset, std::span<const std::byte> bytes);
 
     // `metadata` may differ from the constructor's in values, but must take the same space.

@@ -9,8 +9,8 @@
 
 namespace flux2 {
 
-// What a text from outside says; discarded (is_discarded) when it is broken, or nested so deeply
-// that copying it, which goes down recursively, would overflow the stack.
+// Parses text from an untrusted source. Returns a discarded value (is_discarded) when it is not
+// valid JSON, or nested so deeply that copying it recursively would overflow the stack.
 nlohmann::json parse_json(const std::string& text);
 
 // Throws bad_file when the file is missing or no valid JSON object.

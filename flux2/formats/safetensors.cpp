@@ -18,8 +18,8 @@ namespace {
 constexpr size_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
 constexpr size_t kMaxIndexBytes = 100'000'000;
 
-// Receives the JSON header piece by piece, so that depth, duplicates and types are checked as they
-// come and nothing but the directory is ever built.
+// Receives the JSON header as parser events, so that depth, duplicates and types are checked while
+// parsing and no JSON tree is built.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   public:
     HeaderReader(const std::string& file, std::span<const std::byte> data)
@@ -51,7 +51,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     bool key(std::string& name) override {
         if (depth_ == 1) {
             check(names_.insert(name).second, ErrorKind::bad_file, file_, ": ", name,
-                  " stands twice in the header; the file is broken");
+                  " appears twice in the header; the file is broken");
             in_metadata_ = name == "__metadata__";
             if (!in_metadata_) {
                 check_name(concat(file_, ": tensor ", name), name);
@@ -59,7 +59,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
             top_key_ = name;
         } else if (in_metadata_) {
             check(!directory_.metadata.contains(name), ErrorKind::bad_file, file_,
-                  ": metadata key ", name, " stands twice in the header; the file is broken");
+                  ": metadata key ", name, " appears twice in the header; the file is broken");
             field_ = name;
         } else {
             check(name == "dtype" || name == "shape" || name == "data_offsets", ErrorKind::bad_file,
@@ -179,7 +179,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     bool in_array_ = false;
 };
 
-// Collects the weight_map of an index; everything else in it is passed over.
+// Collects the weight_map of an index; everything else in it is ignored.
 class IndexReader : public nlohmann::json_sax<nlohmann::json> {
   public:
     explicit IndexReader(std::string file) : file_(std::move(file)) {}
@@ -208,10 +208,10 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
         }
         check(shard.find_first_of("/\\:") == std::string::npos && !shard.empty() &&
                   shard.front() != '.',
-              ErrorKind::bad_file, file_, ": tensor ", key_, " is said to lie in ", shard,
+              ErrorKind::bad_file, file_, ": tensor ", key_, " is assigned to ", shard,
               "; shards must be plain file names beside the index");
         check(shards_.emplace(key_, shard).second, ErrorKind::bad_file, file_, ": tensor ", key_,
-              " stands twice in the index; the file is broken");
+              " appears twice in the index; the file is broken");
         return true;
     }
     bool start_array(size_t) override { return check_scalar(); }

@@ -23,7 +23,7 @@ struct FloatTensor {
     std::vector<float> values;
 };
 
-// Writes an F32 file; it appears whole or not at all.
+// Writes an F32 file atomically.
 void write_safetensors(const std::filesystem::path& path, const std::vector<FloatTensor>& tensors);
 
 // The index of a sharded checkpoint: tensor name -> file name beside the index.

@@ -22,7 +22,7 @@ void check_dims(const std::string& where, uint64_t n_dims) {
 void append_dim_slowest(const std::string& where, Shape& shape, int64_t size) {
     check(size >= 0, ErrorKind::bad_file, where, " has a dimension of ", size,
           "; the file is broken");
-    // Zero sizes are let through by multiplying with at least one: later factors stay bounded too.
+    // A size of 0 is valid; it counts as 1 here, so that the other sizes are still checked.
     int64_t product = 1;
     for (const int64_t known : shape.ne) {
         product *= std::max<int64_t>(known, 1);

@@ -1,4 +1,4 @@
-// What a tensor file says it holds: names, types, shapes and where the bytes lie.
+// The directory of a tensor file: names, types, shapes and positions of the data.
 #pragma once
 
 #include "base/shape.hpp"
@@ -19,7 +19,7 @@ struct TensorInfo {
     std::string name;
     TensorType type = TensorType::f32;
     Shape shape;
-    std::span<const std::byte> bytes;  // lies in the mapped file
+    std::span<const std::byte> bytes;  // in the mapped file
 };
 
 // A validated directory: every tensor's bytes lie inside the file, have the size its type and

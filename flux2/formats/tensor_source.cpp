@@ -62,7 +62,8 @@ std::vector<fs::path> checkpoints_in(const fs::path& folder) {
             continue;
         }
         if (const auto shard = parse_shard_name(name)) {
-            // The index stands for all its shards, else the first one does, there or not.
+            // A sharded checkpoint is listed by its index, else by its first shard, even if that is
+            // missing.
             const fs::path index = folder / (shard->stem + std::string(kIndexSuffix));
             found.insert(file_exists(index) ? index : folder / shard->file_name(1));
         } else if (name.ends_with(kIndexSuffix) || name.ends_with(".safetensors") ||
@@ -172,7 +173,7 @@ void TensorSource::build_index() {
     for (size_t i = 0; i < directory_.tensors.size(); ++i) {
         const std::string& name = directory_.tensors[i].name;
         check(index_.emplace(name, i).second, ErrorKind::bad_file, path_.string(), ": tensor ",
-              name, " stands in two shards; the checkpoint is broken");
+              name, " is in two shards; the checkpoint is broken");
     }
 }
 

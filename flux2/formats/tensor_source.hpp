@@ -1,5 +1,5 @@
-// One way to read tensors, whatever they lie in: a safetensors or GGUF file, a sharded checkpoint,
-// or a folder that holds one of these.
+// One interface to read tensors from a safetensors or GGUF file, a sharded checkpoint, or a folder
+// that contains one of these.
 #pragma once
 
 #include "base/file.hpp"
@@ -16,9 +16,8 @@ namespace flux2 {
 
 enum class FileFormat { safetensors, gguf };
 
-// The checkpoints that lie in a folder itself, sorted by name; a sharded one stands there once, as
-// its index or its first shard. Hidden files do not count. Throws bad_file for an unreadable
-// folder.
+// The checkpoints directly in a folder, sorted by name; a sharded one is listed once, by its index
+// or its first shard. Hidden files do not count. Throws bad_file for an unreadable folder.
 std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& folder);
 
 // Owns the mapped files; the bytes of its tensors are valid while it lives. Move-only.
@@ -53,7 +52,7 @@ class TensorSource {
     std::unordered_map<std::string_view, size_t> index_;
 };
 
-// Path, size and time of change of every file: whether a checkpoint is still the same one.
+// Path, size and modification time of every file, to notice whether a checkpoint has changed.
 std::string identity(const TensorSource& source);
 
 // The values of a tensor. Throws bad_file, naming it, when it is missing or holds no numbers.

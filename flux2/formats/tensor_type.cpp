@@ -155,8 +155,8 @@ void through_ggml(TensorType type, std::span<const std::byte> bytes, std::span<f
     convert(aligned.data(), out.data(), n);
 }
 
-// Q8_0 as ggml_quantize_chunk makes it, to the bit, in loops that compilers turn into vector code:
-// ggml's own takes the values one by one, several times slower than a disk reads them.
+// Q8_0 bit for bit as ggml_quantize_chunk makes it, in loops that compilers vectorise. ggml's own
+// loop is scalar and several times slower than reading from a disk.
 void encode_q8_0(std::span<const float> values, std::span<std::byte> out) {
     constexpr size_t kBlock = 32;
     for (size_t block = 0; block < values.size() / kBlock; ++block) {
@@ -266,7 +266,7 @@ bool converts_from_f32(TensorType type) {
     if (!is_ggml(type) || integer) {
         return false;
     }
-    // ggml makes these two of the right-hand sides of its multiplies only.
+    // ggml uses these two only for activations in its multiplies.
     const ggml_type own = to_ggml(type);
     return own != GGML_TYPE_Q8_1 && own != GGML_TYPE_Q8_K && !ggml_quantize_requires_imatrix(own);
 }

@@ -1,4 +1,4 @@
-// Element types of both file formats, their sizes, and the way from any of them to F32.
+// Element types of both file formats, their sizes, and conversion to and from F32.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace flux2 {
 
-// Values below safetensors_only are ggml_type values; the cast to and from ggml_type is exact.
-// Only types that code names are spelled out here.
+// Values below safetensors_only are ggml_type values; the cast to and from ggml_type is exact. Only
+// types that our code refers to are listed here.
 enum class TensorType : int32_t {
     f32 = 0,
     f16 = 1,
@@ -45,7 +45,7 @@ enum class TensorType : int32_t {
     u64 = 1005,
     boolean = 1006,
     f8_e8m0 = 1007,
-    // Codes whose scales lie in other tensors: checkpoints/scaled_weights reads them, to_f32 does
+    // Codes whose scales are in other tensors: checkpoints/scaled_weights reads them, to_f32 does
     // not.
     scaled_f8_e4m3 = 1010,
     scaled_f8_e5m2 = 1011,
@@ -69,10 +69,9 @@ size_t block_bytes(TensorType type);
 // Bytes of n_elements values, which must be whole blocks.
 size_t data_bytes(TensorType type, int64_t n_elements);
 
-// One of ggml's types that are stored in blocks with shared scales, so values were rounded on the
-// way in.
+// One of ggml's types that are stored in blocks with shared scales, so values have been rounded.
 bool is_quantized(TensorType type);
-// One of the types whose scales lie in other tensors.
+// One of the types whose scales are in other tensors.
 bool is_scaled(TensorType type);
 bool is_float(TensorType type);
 
@@ -96,7 +95,7 @@ void to_f32(TensorType type, std::span<const std::byte> bytes, std::span<float> 
 // The index of the first value that is infinite or no number; values.size() when all are finite.
 size_t find_not_finite(std::span<const float> values);
 
-// Converts whole blocks the other way, as ggml_quantize_chunk does without an importance matrix.
+// The inverse for whole blocks, as ggml_quantize_chunk does without an importance matrix.
 // values.size() is a multiple of row_elements. Throws bad_file for a value that is not finite when
 // the type is one of blocks, whose codes are integers.
 void from_f32(TensorType type, std::span<const float> values, int64_t row_elements,

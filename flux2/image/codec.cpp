@@ -2,7 +2,7 @@
 
 #include "base/check.hpp"
 
-// The implementation is local to this file: programs may bring their own stb.
+// The implementation is local to this file, so that programs can link their own stb.
 #define STB_IMAGE_IMPLEMENTATION
 #define STB_IMAGE_STATIC
 #define STBI_ONLY_JPEG
@@ -22,7 +22,8 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-constexpr int kJpegQuality = 95;  // as the reference saves; stb halves the colour only up to 90
+constexpr int kJpegQuality =
+    95;  // as the reference saves; above 90 stb keeps colour at full resolution
 constexpr size_t kMaxInflation = 1032;  // bytes that deflate can make of one
 
 void append(void* context, void* data, int size) {

@@ -1,4 +1,4 @@
-// The only door to stb: compressed bytes to pixels and back.
+// Compressed bytes to pixels and back; the only file that uses stb.
 #pragma once
 
 #include <flux2/image.hpp>
@@ -13,9 +13,10 @@
 
 namespace flux2 {
 
-// What a file holds: grey, grey and alpha, RGB, or RGB and alpha. Palettes are resolved; a palette
-// or a key colour with transparency gives alpha. Of 16 bits the upper 8 are kept, grey included,
-// where Pillow's convert("RGB") cuts everything above 255 to white: people mean the picture.
+// The pixels of a file: grey, grey and alpha, RGB, or RGB and alpha. Palettes are resolved; a
+// palette or a key colour with transparency gives alpha. Of 16-bit values the upper 8 bits are
+// kept. Pillow's convert("RGB") clamps 16-bit grey at 255 instead, which makes most of a picture
+// white; we differ from it on purpose.
 struct Pixels {
     int width = 0;
     int height = 0;
@@ -30,8 +31,8 @@ Pixels decode_pixels(std::span<const std::byte> bytes, const std::string& file);
 // A whole file. Throws out_of_memory.
 std::vector<std::byte> encode_pixels(ImageFormat format, const Image& image);
 
-// What zlib data hold; none when they are broken or hold more than max_size bytes. Both sizes are
-// at most INT_MAX. The checksum at the end of the data is not compared.
+// Decompresses zlib data; nothing when they are broken or longer than max_size bytes. Both sizes
+// are at most INT_MAX. The checksum at the end of the data is not compared.
 std::optional<std::string> inflate(std::span<const std::byte> bytes, size_t max_size);
 
 }  // namespace flux2

@@ -22,7 +22,7 @@ bool starts_with(Bytes bytes, std::string_view text) {
     return bytes.size() >= wanted.size() && std::equal(wanted.begin(), wanted.end(), bytes.begin());
 }
 
-// Numbers in either byte order. Behind the end they read as 0, which is no tag's value here.
+// Numbers in either byte order. Past the end 0 is read, which is not a valid tag.
 class TiffReader {
   public:
     TiffReader(Bytes bytes, bool big_endian) : bytes_(bytes), big_endian_(big_endian) {}

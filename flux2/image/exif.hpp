@@ -1,4 +1,4 @@
-// Cameras save pictures as the sensor lay and note in EXIF data how to turn them.
+// Cameras save pictures as the sensor was held; EXIF data say how to rotate them.
 #pragma once
 
 #include <flux2/image.hpp>
@@ -12,17 +12,17 @@ namespace flux2 {
 // EXIF's numbers: 1 is upright, 2 to 4 are mirrored or upside down, 5 to 8 lie on a side.
 constexpr int kUpright = 1;
 
-// The orientation in EXIF data, which begin with their byte order. kUpright when they do not have
-// one or are broken: they are a hint, no reason to refuse a picture.
+// The orientation in EXIF data, which begin with their byte order. kUpright when there is none or
+// the data are broken: that is no reason to refuse a picture.
 int exif_orientation(std::span<const std::byte> exif);
 
 // The EXIF data of a JPEG (the first such APP1 segment before the pixels) and of a PNG (an intact
-// eXIf chunk); empty when there are none. Both look into `bytes`.
+// eXIf chunk); empty when there are none. Both return views of `bytes`.
 std::span<const std::byte> jpeg_exif(std::span<const std::byte> bytes);
 // The file must have passed check_png.
 std::span<const std::byte> png_exif(std::span<const std::byte> bytes, const std::string& file);
 
-// The picture upright, by its orientation from 1 to 8.
+// Rotates or mirrors the picture upright, given its orientation from 1 to 8.
 Image turn_upright(Image image, int orientation);
 
 }  // namespace flux2

@@ -1,4 +1,4 @@
-// Walks over chunks and segments in step with stb: in what stb accepts it finds the same ones.
+// Parses chunks and segments as stb does: in every file that stb accepts, both find the same ones.
 #include "image/format_check.hpp"
 
 #include "base/check.hpp"
@@ -19,8 +19,8 @@ unsigned byte_at(Bytes bytes, size_t i) {
     return std::to_integer<unsigned>(bytes[i]);
 }
 
-// The decoders allocate for every claimed pixel, whatever the file can hold; it holds at most
-// max_pixels_per_byte.
+// The decoders allocate memory for every claimed pixel. A file cannot contain more than
+// max_pixels_per_byte, so larger claims are refused.
 void check_size(Bytes bytes, const std::string& file, uint64_t width, uint64_t height,
                 uint64_t max_pixels_per_byte) {
     check(width > 0 && height > 0 && width <= kMaxImageSide && height <= kMaxImageSide,
@@ -52,8 +52,8 @@ void check_png_header(Bytes bytes, const std::string& file, Bytes header) {
                kMaxInflation * 8 / bits_per_pixel);
 }
 
-// Chunks whose first letter is a capital are needed to decode the picture. stb, which refuses those
-// it does not know, writes their names to a variable that all threads share.
+// Chunks whose first letter is a capital are needed to decode the picture. Unknown ones are refused
+// here, because stb would write their names to a variable shared by all threads.
 void check_png_chunk(const PngChunk& chunk, const std::string& file) {
     const bool needed = (chunk.type[0] & 0x20) == 0;
     const bool known = chunk.type == "IHDR" || chunk.type == "PLTE" || chunk.type == "IDAT" ||

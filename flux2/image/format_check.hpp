@@ -1,6 +1,6 @@
-// What stb's decoders take on trust. Version 2.27, which Debian 12 ships, allocates what a PNG
-// chunk claims, writes past its tables for a JPEG that says so and uses undefined ones; every
-// version makes up the rest of a truncated JPEG.
+// Checks that stb's decoders lack. Version 2.27, which Debian 12 ships, allocates what a PNG chunk
+// claims, and with a malicious JPEG writes past its tables and uses undefined ones; every version
+// fills in the rest of a truncated JPEG.
 #pragma once
 
 #include <cstddef>

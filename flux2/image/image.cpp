@@ -40,7 +40,7 @@ Image blank(int width, int height) {
 constexpr int kWeightBits = 22;
 constexpr int kHalf = 1 << (kWeightBits - 1);
 
-// What makes one output pixel along an axis: neighbouring input pixels and their weights.
+// The input pixels and weights of one output pixel along an axis.
 struct Taps {
     int first = 0;
     std::vector<int> weights;
@@ -81,7 +81,7 @@ std::vector<Taps> lanczos_taps(int in, int out) {
     return all;
 }
 
-// A sum of weighted bytes, started at one half. Negative weights may lead out of 0..255.
+// A sum of weighted bytes, started at one half. Negative weights may give values outside 0..255.
 uint8_t to_byte(int sum) {
     return static_cast<uint8_t>(std::clamp(sum >> kWeightBits, 0, 255));
 }
@@ -176,7 +176,8 @@ Image cover(const Image& image, int width, int height) {
 
 namespace {
 
-// What a reference picture is shrunk to before it is cropped; its own size when it is small enough.
+// The size to which a reference picture is scaled down before cropping; its own size when it is
+// small enough.
 ImageSize shrunk_size(const Image& image, int64_t max_pixels) {
     constexpr int kMaxAspect = 8;
     check_image(image);

@@ -1,5 +1,5 @@
-// Pixel work around the model: resizing and cropping as the reference does with Pillow, and the way
-// between bytes and the autoencoder's values.
+// Pixel operations: resizing and cropping as the reference does with Pillow, and conversion between
+// bytes and the autoencoder's values.
 #pragma once
 
 #include <flux2/image.hpp>
@@ -13,33 +13,33 @@ namespace flux2 {
 constexpr int kMaxImageSide = 16384;
 
 // Throws bad_argument unless the sides are in 1..kMaxImageSide and rgb has their bytes. Every
-// function below that takes an image begins with it.
+// function below that takes an image calls it first.
 void check_image(const Image& image);
 
 // Pillow's Lanczos filter, equal to the byte.
 Image resize_lanczos(const Image& image, int width, int height);
 
-// The middle of the picture; of an odd rest the smaller half is cut off left and above.
+// The middle of the picture; if the margin is odd, the smaller half is cut off left and at the top.
 // Throws bad_argument when the picture is smaller.
 Image center_crop(const Image& image, int width, int height);
 
-// Fills this size: scaled until it covers it, then the middle is taken.
+// Scales the picture until it covers this size, then crops the middle.
 Image cover(const Image& image, int width, int height);
 
 struct ImageSize {
     int width = 0, height = 0;
 };
 
-// A reference picture as the model takes it: shrunk to at most max_pixels, then cropped to
+// A reference picture as the model takes it: scaled down to at most max_pixels, then cropped to
 // multiples of 16. Throws bad_argument for a side under 64 pixels, or one over 8 times the other.
 Image fit_reference(const Image& image, int64_t max_pixels);
-// The size it has then, without looking at pixels. Throws as fit_reference does.
+// The size of the result, computed without touching pixels. Throws as fit_reference does.
 ImageSize fitted_size(const Image& image, int64_t max_pixels);
 
 // 0..255 -> -1..1, planes of red, green and blue: [width, height, 3].
 HostTensor to_planes(const Image& image);
 
-// The way back: values are clamped to -1..1 and rounded. Throws internal for another shape or a
+// The inverse: values are clamped to -1..1 and rounded. Throws internal for another shape or a
 // value that is not a number.
 Image from_planes(const HostTensor& planes);
 

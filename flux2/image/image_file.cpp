@@ -1,4 +1,4 @@
-// Picture files: which format, what to check, and what becomes of alpha, orientation and texts.
+// Picture files: detects the format, checks it, and handles alpha, orientation and texts.
 #include <flux2/image.hpp>
 
 #include "base/check.hpp"
@@ -60,7 +60,7 @@ uint8_t over_white(int value, int alpha) {
 Image to_rgb(const Pixels& pixels, const std::string& file, Alpha alpha) {
     const auto n_channels = static_cast<size_t>(pixels.n_channels);
     const bool has_alpha = n_channels % 2 == 0;
-    const size_t green = n_channels >= 3 ? 1 : 0;  // grey stands for all three
+    const size_t green = n_channels >= 3 ? 1 : 0;  // grey: one channel for all three
     const size_t blue = 2 * green;
     const size_t n = static_cast<size_t>(pixels.width) * static_cast<size_t>(pixels.height);
     Image image{pixels.width, pixels.height, std::vector<uint8_t>(3 * n)};
@@ -77,7 +77,7 @@ Image to_rgb(const Pixels& pixels, const std::string& file, Alpha alpha) {
     if (alpha == Alpha::drop && !opaque) {
         log(LogLevel::warning,
             concat(file, ": has transparent pixels, whose hidden colours now show; ",
-                   Setting::alpha, " white puts white behind them"));
+                   Setting::alpha, " white blends them with white"));
     }
     return image;
 }

@@ -17,23 +17,23 @@ constexpr size_t kPngChunkOverhead = 12;
 // A number as PNG writes it; there must be four bytes from i on.
 uint32_t big_endian32(std::span<const std::byte> bytes, size_t i);
 
-// Looks into the file's bytes.
+// A view of the file's bytes.
 struct PngChunk {
     std::string_view type;
     std::span<const std::byte> data;
     uint32_t checksum = 0;
 
-    // Whether the checksum is the right one.
+    // Whether the checksum is correct.
     bool intact() const;
 };
 
-// Walks over the chunks of a file that begins with PNG's signature. `file` names it in errors; both
-// must outlive this.
+// Iterates over the chunks of a file that begins with PNG's signature. `file` names it in errors;
+// both must outlive this.
 class PngChunks {
   public:
     PngChunks(std::span<const std::byte> bytes, const std::string& file);
 
-    // None behind IEND. Throws bad_file when the file ends within the chunk.
+    // Nothing after IEND. Throws bad_file when the file ends within the chunk.
     std::optional<PngChunk> next();
 
   private:

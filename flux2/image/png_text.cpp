@@ -1,4 +1,4 @@
-// Compressed texts are inflated by stb, as pixels are, into a buffer that does not grow.
+// Compressed texts are inflated by stb, as pixels are, into a buffer of fixed size.
 #include "image/png_text.hpp"
 
 #include "base/check.hpp"
@@ -94,13 +94,13 @@ class TextReader {
     std::vector<ImageText> take() { return std::move(texts_); }
 
   private:
-    // Behind the key: the method, the text.
+    // After the key: the method, the text.
     std::string read_compressed(std::string_view rest) {
         const char method = take_byte(rest);
         return utf8_from_latin1(inflated(method, rest));
     }
 
-    // Behind the key: whether it is compressed, the method, the language, the key in that language,
+    // After the key: whether it is compressed, the method, the language, the key in that language,
     // the text.
     std::string read_international(std::string_view rest) {
         const char compressed = take_byte(rest);
@@ -180,7 +180,7 @@ void insert_png_texts(std::vector<std::byte>& png, const std::vector<ImageText>&
         if (is_ascii(text.text)) {
             append_png_chunk(chunks, "tEXt", text.key + '\0' + text.text);
         } else {
-            // Behind the key: not compressed, method 0, no language, no key in it.
+            // After the key: not compressed, method 0, no language, no translated key.
             append_png_chunk(chunks, "iTXt", text.key + std::string(5, '\0') + text.text);
         }
         check(chunks.size() <= kMaxPngTextBytes, ErrorKind::bad_argument,

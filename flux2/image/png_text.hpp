@@ -10,14 +10,14 @@
 
 namespace flux2 {
 
-// What all text chunks of a file may take, and what the compressed ones among them may become.
+// Limit for all text chunks of a file, and for the compressed ones after decompression.
 constexpr size_t kMaxPngTextBytes = size_t{8} << 20;
 
 // The texts in the order of the file, which must have passed check_png. Throws bad_file for a
 // broken or wrongly checksummed text chunk, and past kMaxPngTextBytes; `file` names it.
 std::vector<ImageText> read_png_texts(std::span<const std::byte> bytes, const std::string& file);
 
-// Puts the texts behind the PNG's header: ASCII as tEXt, else iTXt. Throws bad_argument for a key
+// Inserts the texts after the PNG's header: ASCII as tEXt, else iTXt. Throws bad_argument for a key
 // that is not 1 to 79 printable ASCII characters, a text that is not UTF-8 or has zero bytes, and
 // past kMaxPngTextBytes.
 void insert_png_texts(std::vector<std::byte>& png, const std::vector<ImageText>& texts);

@@ -1,4 +1,4 @@
-// Which transformer and which text encoder of FLUX.2 were trained together.
+// Which transformer and which text encoder of FLUX.2 belong together.
 #pragma once
 
 #include "networks/sizes.hpp"

@@ -1,4 +1,4 @@
-// The sizes of each network of FLUX.2: what its tensors and its graph follow from.
+// The sizes of each network of FLUX.2, which determine its tensors and its graph.
 #pragma once
 
 #include <array>
@@ -6,7 +6,7 @@
 
 namespace flux2 {
 
-// Above it, and at 1 and below, the base of rotary embeddings makes no sense; no model comes near.
+// Sanity limit: the base of rotary embeddings must be above 1 and at most this.
 constexpr double kMaxRopeTheta = 1e30;
 
 // Of the sinusoidal embedding of a time or guidance value.

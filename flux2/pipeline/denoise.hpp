@@ -1,4 +1,4 @@
-// One denoising step of a picture: the transformer's passes, guidance, and references.
+// The denoising steps of one picture: the transformer's passes, guidance, and references.
 #pragma once
 
 #include "base/host_tensor.hpp"
@@ -15,7 +15,7 @@ struct DenoiseOptions {
     bool kv_references = false;  // the KV variant: references are computed once
 };
 
-// What does not change between the steps of one picture.
+// Inputs that are the same in all steps of one picture.
 struct Conditioning {
     SharedTensor txt;                    // features [text_width, n_txt]
     SharedTensor negative_txt;           // for guidance by two passes; null without

@@ -73,7 +73,7 @@ SharedTensor FeatureStore::get(const PromptKey& prompt) const {
     return found->features;
 }
 
-// Moves the prompt's entry, if there is one, to the end of those that make room.
+// Moves the prompt's entry, if there is one, to the end: the first entries are dropped first.
 bool FeatureStore::keep(const PromptKey& prompt) {
     const auto found = std::find_if(entries_.begin(), entries_.end(),
                                     [&](const Entry& entry) { return entry.prompt == prompt; });
@@ -132,14 +132,14 @@ void FeatureStore::encode(const std::vector<PromptKey>& prompts) {
                                           prompt.length);
         });
         if (cache_.is_used()) {
-            // As it is loaded now: it may have found less memory than expected.
+            // As it is loaded now: with less free memory than expected it may have another layout.
             const std::string facts = encoder_facts(model_, options_, loaded_model_);
             cache_.store(cache_key(facts, prompt), result.features, result.encoded.cut_text);
         }
         add({prompt, share(std::move(result.features)), std::move(result.encoded.cut_text)});
     }
     tokenizer.reset();
-    return_unused_memory();  // a vocabulary is a million small pieces
+    return_unused_memory();  // a vocabulary consists of a million small allocations
 }
 
 }  // namespace flux2

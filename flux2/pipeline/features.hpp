@@ -21,7 +21,7 @@ struct PromptKey {
     bool operator==(const PromptKey&) const = default;
 };
 
-// Everything that decides the features of any prompt, to the last bit: contents of the tokenizer,
+// Everything that the features of a prompt depend on, to the last bit: contents of the tokenizer,
 // configuration, files of the text encoder, where it computes, type and layout of its weights.
 std::string encoder_facts(const Model& model, const LoadOptions& options,
                           LoadedModel& loaded_model);
@@ -33,8 +33,8 @@ class FeatureStore {
                  const TensorCache& cache);
 
     // Makes the features of all these prompts available, loading the text encoder at most once.
-    // Returns whether it was needed. Warns about prompts that are too long, wherever their features
-    // come from.
+    // Returns whether it was needed. Warns about prompts that are too long, also when their
+    // features are cached.
     bool prepare(const std::vector<PromptKey>& prompts);
     // Of a prompt that was prepared.
     SharedTensor get(const PromptKey& prompt) const;

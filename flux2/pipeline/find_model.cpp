@@ -29,7 +29,8 @@ struct Contents {
     std::vector<Failure> failures;
 };
 
-// Failures are kept instead of thrown: they matter only when nothing else serves the part.
+// Failures are collected instead of thrown: they matter only when there is no other file for the
+// part.
 void keep_failure(Contents& contents, std::optional<Part> part, const Error& error) {
     if (error.kind() != ErrorKind::bad_file && error.kind() != ErrorKind::unsupported) {
         throw error;
@@ -146,13 +147,13 @@ const FileInfo* choose(const Contents& contents, Part part, Candidates parts,
                      [&](const FileInfo* a, const FileInfo* b) { return rank(*a) < rank(*b); });
     if (parts.size() > 1 && rank(*parts[0]) == rank(*parts[1])) {
         fail(ErrorKind::bad_file, contents.folder.string(), ": ", label(contents, *parts[0]),
-             " and ", label(contents, *parts[1]), " would do equally well; choose one with ",
+             " and ", label(contents, *parts[1]), " fit equally well; choose one with ",
              facts_of(part).setting, " FILE");
     }
     return parts.front();
 }
 
-// How many kinds of parts are there without any that fits this transformer.
+// For how many kinds of parts the folder has files but none that fits this transformer.
 int n_unserved(const Contents& contents, const FileInfo& transformer) {
     int n = 0;
     for (const Part part : {Part::text_encoder, Part::vae}) {
@@ -176,7 +177,7 @@ int n_unserved(const Contents& contents, const FileInfo& transformer) {
          Setting::transformer, " FILE");
 }
 
-// Any variant serves when none is named; then the distilled ones come first.
+// When no variant is named any is accepted, distilled ones first.
 const FileInfo* choose_transformer(const Contents& contents, const std::string& variant) {
     Candidates parts = parts_of(contents, Part::transformer);
     if (!variant.empty() && !parts.empty()) {
@@ -209,8 +210,8 @@ const FileInfo* choose_partner(const Contents& contents, Part part, const FileIn
     });
 }
 
-// The path of the chosen part, empty when there is none. Throws what went wrong with a file that
-// may be the missing one.
+// The path of the chosen part, empty when there is none. Throws the failure of a file that may be
+// the missing part.
 fs::path path_of(const Contents& contents, Part part, const FileInfo* chosen) {
     if (chosen != nullptr) {
         return chosen->path;
@@ -240,7 +241,7 @@ std::string describe_choice(const Contents& contents, const FileInfo* transforme
     return line;
 }
 
-// Puts a given part in the place of all of its kind.
+// Replaces all files of this part by the given one.
 void replace_parts(Contents& contents, Part part, const fs::path& given) {
     if (given.empty()) {
         return;

@@ -6,7 +6,7 @@
 namespace flux2 {
 namespace {
 
-// Calls f(index as a picture, index as tokens) for every value.
+// Calls f(index in the image, index in the tokens) for every value.
 template <typename F>
 void for_values(int64_t n_tokens, int64_t channels, const F& f) {
     for (int64_t c = 0; c < channels; ++c) {

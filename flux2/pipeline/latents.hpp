@@ -1,4 +1,4 @@
-// Latents as pictures [w, h, channels] and as tokens [channels, w * h], and where tokens stand.
+// Latents as images [w, h, channels] and as tokens [channels, w * h], and the positions of tokens.
 #pragma once
 
 #include "base/host_tensor.hpp"
@@ -11,21 +11,21 @@
 
 namespace flux2 {
 
-// Standard normal latents [w, h, channels]; one seed, one picture, on any device.
+// Standard normal latents [w, h, channels]; the same for a seed on every device.
 HostTensor draw_noise(Generator generator, uint64_t seed, int64_t w, int64_t h, int64_t channels);
 
 // Recorded noise: tensor `noise` [1, channels, h, w] of a safetensors file. Throws bad_file.
 HostTensor read_noise(const std::filesystem::path& file);
 
-// Row by row; the channels of a token lie side by side.
+// Row by row; the channels of a token are contiguous.
 HostTensor to_tokens(const HostTensor& latents);
 HostTensor from_tokens(const HostTensor& tokens, int64_t w, int64_t h);
 
-// Text token i stands at (0, 0, 0, i).
+// Text token i has position (0, 0, 0, i).
 std::vector<Position> text_positions(int64_t n);
-// Token at row y, column x stands at (time, y, x, 0). The picture itself has time 0.
+// The token at row y, column x has position (time, y, x, 0). The generated picture has time 0.
 std::vector<Position> image_positions(int64_t w, int64_t h, int32_t time = 0);
-// Reference pictures stand at times 10, 20, ...
+// Reference pictures have times 10, 20, ...
 int32_t reference_time(size_t index);
 
 }  // namespace flux2

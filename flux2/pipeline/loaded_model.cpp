@@ -89,7 +89,7 @@ bool LoadedModel::is_loaded(Part part) const {
     return false;
 }
 
-// Unless all are to stay.
+// Does nothing when all are kept.
 void LoadedModel::free_others(Part part) {
     for (const Part other : kAllParts) {
         if (other != part && other != Part::tiny_autoencoder && !keeps_loaded_) {
@@ -205,7 +205,7 @@ void LoadedModel::free_all() {
     }
 }
 
-// Returns what it means, for a message.
+// Returns a description of the new placement, for a message.
 std::string LoadedModel::take_smaller_placement(Part part) {
     if (placement(part) == Placement::unpacked) {
         set_placement(part, Placement::device);

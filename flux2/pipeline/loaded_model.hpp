@@ -1,6 +1,6 @@
 // The networks of a model in memory: loaded when they are needed, one at a time unless all are to
-// stay, and put where there is room. The tiny autoencoder is too small to count: it comes beside
-// the others and stays until everything goes.
+// be kept, and placed where there is room. The tiny autoencoder is small: it is loaded in addition
+// to the others and kept until all are freed.
 #pragma once
 
 #include <flux2/flux2.hpp>
@@ -22,15 +22,15 @@
 
 namespace flux2 {
 
-// From the fastest to the smallest.
+// From the fastest to the one that needs the least device memory.
 enum class Placement {
-    unpacked,  // weights on the device, quantised ones unpacked to what it multiplies fastest
+    unpacked,  // weights on the device, quantised ones unpacked to its fastest type
     device,    // weights on the device
-    streamed,  // weights in RAM, blocks on the device in turn
+    streamed,  // weights in RAM, one block after another copied to the device
     cpu,       // everything in RAM
 };
 
-// Of every part, by its number.
+// One for each part, indexed by its number.
 using Placements = std::array<Placement, kAllParts.size()>;
 
 // How weights are to be held for a placement.
@@ -40,9 +40,9 @@ TextEncoderFacts text_encoder_facts(const TextConfig& text);
 std::unique_ptr<Autoencoder> make_autoencoder(const Backend& backend, const Model& model, Part part,
                                               const WeightOptions& options);
 
-// Which network makes latents of pictures: the autoencoder, where there is one.
+// The network that encodes pictures: the autoencoder, if there is one.
 Part encoding_part(const Model& model);
-// Which one makes the picture.
+// The network that decodes the picture.
 Part decoding_part(const Model& model);
 
 class LoadedModel {
@@ -53,7 +53,7 @@ class LoadedModel {
     const std::string& device() const { return device_.name(); }
     const DeviceAbilities& abilities() const { return device_.device().abilities(); }
     Placement placement(Part part) const { return placement_[index(part)]; }
-    // Takes effect the next time the part is loaded.
+    // A change frees the part; it takes effect when the part is loaded again.
     void set_placement(Part part, Placement placement);
     // Whether a part stays when another one is loaded; at first as the options say.
     bool keeps_loaded() const { return keeps_loaded_; }
@@ -66,12 +66,12 @@ class LoadedModel {
     Transformer& transformer();
     Autoencoder& vae() { return autoencoder(Part::vae); }
     Autoencoder& tiny() { return autoencoder(Part::tiny_autoencoder); }
-    // By encoding_part and decoding_part, even a tiny one without others beside it.
+    // Use encoding_part and decoding_part, and free the other networks first unless all are kept.
     HostTensor encode(const HostTensor& pixels);
     HostTensor decode(const HostTensor& latents);
 
-    // How the text encoder's weights are laid out, or would be if it were loaded now: depends on
-    // what this CPU multiplies fastest and on the RAM that is free.
+    // The memory layout of the text encoder's weights, or what it would be if it were loaded now;
+    // depends on the CPU's kernels and on the free RAM.
     std::string text_encoder_layout();
 
     // What the loaded parts have allocated.
@@ -79,8 +79,8 @@ class LoadedModel {
     void free(Part part);
     void free_all();
 
-    // Runs `work` with the part; when memory does not suffice, once more with the others freed and
-    // then with ever smaller placements, each told in a line. `work` may run several times.
+    // Runs `work` with the part. When memory does not suffice, retries with the other parts freed,
+    // then with smaller and smaller placements, and logs each retry. `work` may run several times.
     template <typename Work>
     auto run(Part part, const Work& work) {
         for (;;) {
@@ -94,7 +94,7 @@ class LoadedModel {
         }
     }
 
-    // Ends loading and computing once *flag is true, as Backend::set_cancel says. Null: never.
+    // Cancels loading and computing once *flag is true, as Backend::set_cancel says. Null: never.
     void set_cancel(const std::atomic<bool>* flag);
     // Called with each part that starts loading.
     void set_on_load(std::function<void(Part)> on_load) { on_load_ = std::move(on_load); }

@@ -19,7 +19,7 @@ MemoryUse larger(const MemoryUse& a, const MemoryUse& b) {
     return {std::max(a.device, b.device), std::max(a.host, b.host)};
 }
 
-// What is encoded before the loop.
+// The images that are encoded before denoising.
 std::vector<ImageSize> images_of(const Job& job) {
     std::vector<ImageSize> images = job.references;
     if (job.has_init) {
@@ -68,7 +68,7 @@ uint64_t MemoryPlanner::device_bytes(const Work& work) {
     return work.weights.own.device + work.graph.device;
 }
 
-// The shapes of a work decide what it takes: a graph is laid out once for them.
+// Memory depends only on shapes, so each set of shapes is measured once.
 template <typename Measure>
 MemoryPlanner::Work MemoryPlanner::known(Key key, const Measure& measure) {
     const auto found = works_.find(key);
@@ -134,7 +134,7 @@ MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement
         graph = larger(graph, transformer.compute_memory());
     }
     const auto token_bytes = static_cast<uint64_t>(model_.sizes.channels) * sizeof(float);
-    // Latents, their velocities and copies on their way.
+    // Latents, velocities and temporary copies.
     return {Part::transformer, transformer.weight_memory(), graph,
             token_bytes * static_cast<uint64_t>(5 * shape.n_img + 3 * shape.n_ref)};
 }
@@ -162,7 +162,7 @@ MemoryPlanner::Work MemoryPlanner::measure_decode(const Job& job, Part part, Pla
             static_cast<uint64_t>(int64_t{job.width} * job.height * kPixelBytes)};
 }
 
-// On the device, at most at a time; 0 for one that the job does not need.
+// Peak on the device; 0 for a part that the job does not need.
 uint64_t MemoryPlanner::autoencoder_bytes(const Job& job, Part part, Placement placement) {
     uint64_t peak = 0;
     if (encoding_part(model_) == part && !images_of(job).empty()) {
@@ -195,7 +195,7 @@ std::vector<MemoryPlanner::PlannedStage> MemoryPlanner::stages_of(const Job& job
     return stages;
 }
 
-// There during every stage.
+// Memory that is in use during every stage.
 uint64_t MemoryPlanner::common_bytes(const Job& job) const {
     return program_bytes_ + feature_bytes(job, model_);
 }
@@ -237,7 +237,7 @@ MemoryPlan MemoryPlanner::peaks_in_turn(const std::vector<PlannedStage>& stages)
     return plan;
 }
 
-// A part that works in several stages is there once, with one graph at a time.
+// A part that is used in several stages counts once, with one graph at a time.
 MemoryPlan MemoryPlanner::peaks_together(const std::vector<PlannedStage>& stages) const {
     std::array<WeightMemory, kAllParts.size()> weights = {};
     std::array<MemoryUse, kAllParts.size()> graphs = {};
@@ -260,7 +260,7 @@ MemoryPlan MemoryPlanner::peaks_together(const std::vector<PlannedStage>& stages
     return plan;
 }
 
-// Whether the device multiplies matrices faster when they are unpacked, and nobody minds.
+// Whether the device multiplies unpacked matrices faster and the options allow it.
 bool MemoryPlanner::may_unpack(Part part) const {
     return facts_of(part).has_blocks && device_.operations() == Operations::cuda &&
            options_.unpack && options_.type.empty();

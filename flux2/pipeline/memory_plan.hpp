@@ -1,4 +1,4 @@
-// What a job takes in memory, stage by stage, from its real graphs and without loading weights.
+// How much memory a job takes, by stage, computed from its real graphs without loading weights.
 #pragma once
 
 #include <flux2/flux2.hpp>
@@ -34,37 +34,37 @@ uint64_t usable_bytes(uint64_t free_bytes, const DeviceAbilities& device);
 struct MemoryChoice {
     Placements placement = {};
     bool keep_loaded = false;
-    std::string why_in_turn;  // a line, when parts that were to stay loaded do not
+    std::string why_in_turn;  // a log line, set when parts that should stay loaded do not fit
     MemoryPlan plan;
 };
 
-// Lays out weights and graphs on a device and on the CPU without allocating them.
+// Measures weights and graphs on a device and on the CPU without allocating them.
 class MemoryPlanner {
   public:
-    // Borrows both. Starts the device once more, for measuring only. `program_bytes` is what the
-    // process takes beside the parts: the files' metadata, libraries, the device's driver.
+    // Borrows both. Opens the device a second time, only for measuring. `program_bytes` is the
+    // memory of the process without the parts: the files' metadata, libraries, the device's driver.
     MemoryPlanner(const Model& model, const LoadOptions& options, uint64_t program_bytes);
 
     // The fastest placement of each part that stays within the limit of the device. Parts that are
-    // to stay loaded but exceed a limit together are loaded in turn. Whether that stays within the
-    // limit of the host is for the caller to check.
+    // to stay loaded but exceed a limit together are loaded in turn. The caller must check the
+    // limit of the host.
     MemoryChoice choose(const Job& job, const MemoryLimits& limits);
 
-    // The stages of a job when each part is placed so.
+    // The stages of a job with these placements.
     MemoryPlan plan(const Job& job, const Placements& placement, bool keep_loaded);
 
-    // How many graphs have been laid out so far; those of shapes that are known are not again.
+    // How many graphs have been measured so far; known shapes are not measured again.
     size_t n_measured() const { return n_measured_; }
 
   private:
-    // A part at work in a stage.
+    // A part that computes in a stage.
     struct Work {
         Part part = Part::transformer;
         WeightMemory weights;
         MemoryUse graph;
-        uint64_t passing = 0;  // host memory that is there only during the stage
+        uint64_t passing = 0;  // temporary host memory of the stage
     };
-    // What decides it.
+    // What a measurement depends on.
     struct Key {
         Stage stage;
         Part part;
@@ -75,7 +75,7 @@ class MemoryPlanner {
     };
     struct PlannedStage {
         const char* name = "";
-        std::vector<Work> works;  // the first gives the stage its place
+        std::vector<Work> works;  // the first determines the placement that is shown
     };
 
     static uint64_t device_bytes(const Work& work);

@@ -1,4 +1,4 @@
-// The opened files of a model and the facts in them that hold for every picture.
+// The opened files of a model, and what is read from them once for all pictures.
 #pragma once
 
 #include <flux2/flux2.hpp>
@@ -14,9 +14,9 @@ namespace flux2 {
 
 struct Model {
     Checkpoint transformer;
-    std::optional<Checkpoint> vae;           // none when the tiny autoencoder does all
-    std::optional<Checkpoint> tiny;          // draws previews; none: a linear map does
-    bool tiny_decodes = false;               // and the picture itself
+    std::optional<Checkpoint> vae;           // none when the tiny autoencoder replaces it
+    std::optional<Checkpoint> tiny;          // decodes previews; none: a linear map is used
+    bool tiny_decodes = false;               // whether it also decodes the picture
     std::optional<Checkpoint> text_encoder;  // none when features come from files only
     TransformerSizes sizes;
     Variant variant = Variant::klein;
@@ -25,8 +25,8 @@ struct Model {
     FileInfo info;  // of the transformer
 };
 
-// Opens and checks every file that is named, then looks for parts that are missing. `variant`
-// overrides the file's own, unless it is empty. Throws bad_file or bad_argument.
+// Opens and checks every given file, then looks for missing parts in the transformer's file.
+// `variant` overrides the file's own, unless it is empty. Throws bad_file or bad_argument.
 Model open_model(const ModelFiles& files, const std::string& variant);
 
 }  // namespace flux2

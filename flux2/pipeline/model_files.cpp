@@ -56,7 +56,7 @@ std::string scheme_of(const ModelTensor& tensor) {
     }
 }
 
-// All of the file, or the part's share of it.
+// The size of the file, or of this part in a file with several.
 uint64_t size_of(const Checkpoint& checkpoint) {
     uint64_t bytes = 0;
     if (checkpoint.parts_of_file().size() == 1) {
@@ -101,15 +101,15 @@ void describe_transformer(FileInfo& info, const Checkpoint& checkpoint,
     info.default_guidance = defaults.guidance;
 }
 
-// A name from a file may be anything; one that would spoil a line is left alone.
+// A name in a file may contain anything; one that would break a line of output is not used.
 bool is_presentable(const std::string& name) {
     constexpr size_t kMaxLength = 80;
     return !name.empty() && name.size() <= kMaxLength &&
            std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-// Models that fit but have other weights: of the same shapes, told by their names only, or as wide
-// as Mistral Small 3 without being it.
+// Notes on models whose shapes fit but whose weights may be wrong: other models with the same
+// shapes are recognised by their names only, or are as wide as Mistral Small 3.
 void note_matching_models(FileInfo& info, const TextEncoderSizes& sizes) {
     const bool qwen3 = sizes.family == TextFamily::qwen3;
     const std::vector<const char*> words =

@@ -1,4 +1,4 @@
-// What model files are, and which of them belong together.
+// Descriptions of model files.
 #pragma once
 
 #include <flux2/flux2.hpp>
@@ -9,9 +9,9 @@
 
 namespace flux2 {
 
-// What an opened part is; the option overrides what a transformer says of its variant. Throws
-// bad_file for a part that lacks tensors or says things that make no sense, bad_argument for an
-// option that its tensors contradict.
+// Describes an opened part; the option overrides the variant in a transformer's file. Throws
+// bad_file for missing tensors or invalid metadata, bad_argument for an option that contradicts the
+// tensors.
 FileInfo describe(const Checkpoint& checkpoint, std::optional<Variant> option = std::nullopt);
 
 bool is(const FileInfo& info, Part part);

@@ -27,7 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Seconds of work since it was made, those of loading parts left out.
+// Seconds since construction, without the time for loading parts.
 class WorkTimer {
   public:
     explicit WorkTimer(const LoadedModel& loaded_model)
@@ -106,7 +106,7 @@ MemoryChoice Pipeline::Impl::choose_memory(const Job& job) {
     return planner->choose(job, memory_limits());
 }
 
-// What our own parts hold on the device counts as free: they make room when they must.
+// Device memory of our own parts counts as free, since they are freed when necessary.
 MemoryLimits Pipeline::Impl::memory_limits() const {
     const uint64_t free =
         device_named(loaded_model.device()).free_bytes + loaded_model.memory().device;
@@ -115,7 +115,7 @@ MemoryLimits Pipeline::Impl::memory_limits() const {
             .host = device_named("CPU").total_bytes};
 }
 
-// Decides where the parts go and whether they stay, and refuses what cannot fit anywhere.
+// Decides where parts are placed and whether they stay loaded; refuses jobs that do not fit.
 void Pipeline::Impl::check_memory(const Job& job) {
     const MemoryChoice choice = choose_memory(job);
     const MemoryPlan& plan = choice.plan;
@@ -225,8 +225,7 @@ void Pipeline::Impl::prepare_preview() {
     }
 }
 
-// The picture of tokens that are free of noise. The transformer may be at work: it stays where it
-// is.
+// Decodes denoised tokens to a preview. The transformer may be in use, so it is not freed.
 Image Pipeline::Impl::preview(const HostTensor& tokens, int64_t w, int64_t h) {
     if (!model.tiny) {
         return draw_preview(*preview_map, tokens, w, h);
@@ -249,14 +248,14 @@ Image Pipeline::Impl::preview(const HostTensor& tokens, int64_t w, int64_t h) {
     return decode();
 }
 
-// When others need the memory.
+// Frees the tiny autoencoder before a stage that needs memory.
 void Pipeline::Impl::free_tiny() {
     if (!loaded_model.keeps_loaded()) {
         loaded_model.free(Part::tiny_autoencoder);
     }
 }
 
-// Noise, or a picture with noise over it. -> tokens
+// Noise, or an encoded picture with noise added. -> tokens
 HostTensor Pipeline::Impl::first_latents(const Job& job, const std::optional<HostTensor>& init) {
     const int64_t w = job.latent_w();
     const int64_t h = job.latent_h();
@@ -296,7 +295,7 @@ HostTensor Pipeline::Impl::denoise(const Job& job, const Conditioning& condition
                 reporter.report(step);
                 return;
             }
-            // Where the rest of the way would lead at this velocity.
+            // The predicted result: the remaining step at this velocity.
             HostTensor clean = x;
             for (size_t j = 0; j < clean.data.size(); ++j) {
                 clean.data[j] -= job.sigmas[i + 1] * velocity.data[j];
@@ -363,7 +362,7 @@ Result Pipeline::Impl::generate(const Job& job, const FittedImages& images,
     if (!loaded_model.keeps_loaded()) {
         loaded_model.free_all();
     }
-    return_unused_memory();  // the heaps of threads keep what they computed with
+    return_unused_memory();  // the heaps of threads keep freed memory
     return result;
 }
 

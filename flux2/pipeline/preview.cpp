@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kTokens = 20;  // a side of the random picture: 400 samples for 129 unknowns
 constexpr int64_t kPixels = 2;   // a side of what a token becomes
-constexpr double kRidge = 1e-3;  // keeps the fit sane where channels hardly matter
+constexpr double kRidge = 1e-3;  // regularises channels with little influence
 
 // The mean colour of the 8 x 8 pixels that pixel (px, py) of token (x, y) stands for.
 double mean_colour(const HostTensor& decoded, int64_t colour, int64_t x, int64_t y) {

@@ -1,5 +1,5 @@
 // A rough picture of latents without the decoder: a linear map from the channels of a token to 2 x
-// 2 pixels, fitted to what the decoder makes of random latents.
+// 2 pixels, fitted to the decoder's output for random latents.
 #pragma once
 
 #include <flux2/image.hpp>

@@ -1,4 +1,4 @@
-// How a picture's progress reaches the caller.
+// Reports the progress of a picture to the caller.
 #pragma once
 
 #include <flux2/flux2.hpp>
@@ -12,7 +12,7 @@
 
 namespace flux2 {
 
-// Passes steps on to the caller's callback; turns its "no", and the request's flag, into an Error.
+// Calls the caller's callback; throws cancelled when it returns false or the request's flag is set.
 class Reporter {
   public:
     // Borrows both.
@@ -33,7 +33,7 @@ class Reporter {
     const Progress& progress_;
 };
 
-// Lets a request's flag end what the parts do while it lives.
+// While it exists, a request's cancel flag stops loading and computing.
 class CancelWatch {
   public:
     CancelWatch(LoadedModel& loaded_model, const Request& request) : loaded_model_(loaded_model) {
@@ -47,7 +47,8 @@ class CancelWatch {
     LoadedModel& loaded_model_;
 };
 
-// Hands the progress of computations on while it lives; then whoever had it before gets it again.
+// Reports the progress of computations while it exists; the destructor restores the previous
+// callback.
 class BlockWatch {
   public:
     BlockWatch(Backend& backend, std::function<void(double share)> on_share)
@@ -63,7 +64,7 @@ class BlockWatch {
     std::function<void(double share)> before_;
 };
 
-// Tells what is being loaded while it lives.
+// Reports what is being loaded while it exists.
 class LoadWatch {
   public:
     LoadWatch(LoadedModel& loaded_model, const Reporter& reporter) : loaded_model_(loaded_model) {

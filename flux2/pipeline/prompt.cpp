@@ -19,7 +19,7 @@ namespace flux2 {
 namespace fs = std::filesystem;
 namespace {
 
-// llama.cpp's numbers for tokens that stand for themselves in a text.
+// llama.cpp's numbers for tokens that are matched literally in a text.
 constexpr int64_t kControl = 3;
 constexpr int64_t kUserDefined = 4;
 

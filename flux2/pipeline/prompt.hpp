@@ -21,7 +21,7 @@ Tokenizer load_tokenizer(const Checkpoint& text_encoder);
 // A hash of everything that load_tokenizer reads.
 std::string tokenizer_hash(const Checkpoint& text_encoder);
 
-// Whether there is one, and what to do when there is none.
+// Whether there is one, and advice for the user when there is none.
 bool has_tokenizer(const Checkpoint& text_encoder);
 std::string tokenizer_advice(const Checkpoint& text_encoder);
 

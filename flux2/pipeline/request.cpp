@@ -115,7 +115,8 @@ void resolve_steps(const Request& request, const Model& model, Job& job) {
     if (request.init) {
         const float strength = request.init->strength;
         check(strength > 0.0f && strength <= 1.0f, ErrorKind::bad_argument, "a strength of ",
-              strength, " is out of range; use more than 0 (keep the picture) up to 1 (ignore it)");
+              strength,
+              " is out of range; use more than 0 (almost keeps the picture) up to 1 (ignores it)");
         const auto n = static_cast<float>(job.sigmas.size() - 1);
         const auto skipped = static_cast<std::ptrdiff_t>(n - std::min(n * strength, n));
         job.sigmas.erase(job.sigmas.begin(), job.sigmas.begin() + skipped);
@@ -158,7 +159,7 @@ void resolve_guidance(const Request& request, const Model& model, Job& job) {
     }
 }
 
-// Files are read once, and refused here, before anything is loaded or computed for them.
+// Files are read once and checked here, before anything is loaded or computed for them.
 void check_noise(const Request& request, const Model& model, const Job& job) {
     const HostTensor& noise = *job.noise;
     check(noise.ne[0] == job.latent_w() && noise.ne[1] == job.latent_h() &&
@@ -253,7 +254,7 @@ Job resolve(const Request& request, const Model& model) {
     resolve_guidance(request, model, job);
     resolve_images(request, model, job);
     job.generator = parse_generator(request.generator);
-    // The reference draws its random seeds below 2^31 too.
+    // The reference's random seeds are below 2^31 too.
     job.seed = request.seed.value_or(std::random_device{}() & 0x7fffffffu);
     job.text_length = request.text_length.value_or(static_cast<int>(model.text.text_length));
     check(job.text_length >= 1 && job.text_length <= model.text.context_length,

@@ -1,4 +1,4 @@
-// A request with every open question answered and everything wrong refused, before any work.
+// Validates a request and fills in all defaults, before any work.
 #pragma once
 
 #include <flux2/flux2.hpp>
@@ -15,10 +15,11 @@
 
 namespace flux2 {
 
-// Beyond these, and sides beyond kMaxSide, a request is refused with the memory it would take.
+// Requests with more references, or with sides above kMaxSide, are refused; the error says how much
+// memory they would take.
 constexpr size_t kMaxReferences = 16;
 
-// What is to be made.
+// A request after validation: what is to be generated.
 struct Job {
     std::string prompt, negative_prompt;
     int width = 0, height = 0;
@@ -41,21 +42,21 @@ struct Job {
     int64_t n_reference_tokens() const;
 };
 
-// Throws bad_argument, saying what would do. Logs a warning for settings that have no effect on
-// this model. Looks at no pixels, so that limits can be checked before fit_images works on them.
+// Throws bad_argument with a suggestion. Logs a warning for settings that have no effect on this
+// model. Does not touch pixels, so that limits can be checked before fit_images works on them.
 Job resolve(const Request& request, const Model& model);
 
 // Throws bad_argument for a prompt that is too long to be stored with its picture.
 void check_prompt(const std::string& prompt);
 
-// The pictures of a request, sized and cropped as its job says.
+// The images of a request, scaled and cropped to the sizes in its job.
 struct FittedImages {
     std::vector<Image> references;
     std::optional<Image> init;  // of the picture's size
 };
 FittedImages fit_images(const Request& request, const Job& job);
 
-// The two multiples of 16 around a side, the smaller at least 64: what to use instead.
+// The two multiples of 16 around a side, the smaller at least 64, to suggest in an error.
 struct NearestSides {
     int below, above;
 };

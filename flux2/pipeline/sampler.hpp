@@ -1,5 +1,5 @@
-// From noise to latents in a few Euler steps along a schedule. Knows no model.
-// Follows sampling.py of the original authors.
+// From noise to latents in a few Euler steps along a schedule. Independent of any model. Follows
+// sampling.py of the original authors.
 #pragma once
 
 #include "base/host_tensor.hpp"
@@ -18,10 +18,10 @@ std::vector<float> schedule(int64_t n_tokens, int64_t n_steps);
 
 // The velocity of x at a noise level; `step` counts from 0.
 using Predict = std::function<HostTensor(const HostTensor& x, float sigma, size_t step)>;
-// Called with the result of each step and the velocity that led there.
+// Called with the result of each step and the velocity that was used.
 using OnStep = std::function<void(const HostTensor& x, size_t step, const HostTensor& velocity)>;
 
-// Walks x along the schedule: x += (next - current) * velocity.
+// Integrates x along the schedule: x += (next - current) * velocity.
 HostTensor sample(HostTensor x, const std::vector<float>& sigmas, const Predict& predict,
                   const OnStep& on_step = {});
 

@@ -19,10 +19,10 @@ namespace {
 
 constexpr const char* kSuffix = ".cache.safetensors";
 
-// Changes whenever entries of before must no longer be found.
+// Changed whenever older entries must no longer be found.
 constexpr const char* kFormat = "flux2 cache 2\n";
 
-// The bytes of a text as a tensor of floats, since that is what the file format here holds.
+// The bytes of a text as a tensor of floats, since the file format here only has floats.
 FloatTensor as_tensor(const char* name, const std::string& text) {
     FloatTensor tensor{name, {static_cast<int64_t>(text.size())}, {}};
     for (const char c : text) {
@@ -104,7 +104,7 @@ std::optional<CachedTensor> TensorCache::find(const std::string& key,
         return entry;
     } catch (const Error& error) {
         if (!fs::exists(file, ignored)) {
-            return std::nullopt;  // another pipeline or process made room
+            return std::nullopt;  // another pipeline or process removed it
         }
         log(LogLevel::warning, concat("the cached ", file.string(),
                                       " is damaged, removed and made again: ", error.what()));
@@ -152,7 +152,7 @@ void TensorCache::make_room(uint64_t bytes) const {
         if (!file.path().string().ends_with(kSuffix)) {
             continue;
         }
-        std::error_code gone;  // another pipeline or process may make room too
+        std::error_code gone;  // another pipeline or process may remove entries too
         const fs::file_time_type used = file.last_write_time(gone);
         const uintmax_t size = gone ? 0 : file.file_size(gone);
         if (!gone) {

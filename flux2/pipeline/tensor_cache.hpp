@@ -16,8 +16,8 @@ struct CachedTensor {
     std::string note;
 };
 
-// Entries are found by their whole key, which is stored with them and a checksum. A folder that
-// cannot be used makes an empty cache and a warning, never a failure.
+// Entries are found by their whole key, which is stored with them and a checksum. If the folder
+// cannot be used, the cache is empty and a warning is logged; that is never an error.
 class TensorCache {
   public:
     // An empty folder name: no cache.
@@ -28,8 +28,8 @@ class TensorCache {
     // not finite is removed with a warning and counts as absent.
     std::optional<CachedTensor> find(const std::string& key,
                                      const std::array<int64_t, 4>& ne) const;
-    // With a text that find gives back. Values that are not finite are not kept. The entries used
-    // longest ago make room.
+    // `note` is stored too and returned by find. Values that are not finite are not stored. The
+    // least recently used entries are removed to make room.
     void store(const std::string& key, const HostTensor& tensor,
                const std::string& note = "") const;
 

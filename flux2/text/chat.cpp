@@ -8,7 +8,7 @@
 namespace flux2 {
 namespace {
 
-// What stands around a prompt.
+// The text before and after a prompt.
 struct Template {
     std::string_view before, after;
 };

@@ -88,7 +88,8 @@ size_t lower_word(std::u32string_view text, size_t begin) {
     if (end > upper) {
         return end;
     }
-    // The first run gives back what the second can do with: the last character of both classes.
+    // Backtracking: the second run needs one character, so the first gives up its last character
+    // that belongs to both classes.
     for (size_t i = upper; i > begin; --i) {
         if (is_lower_or_caseless(text[i - 1])) {
             return i;
@@ -103,7 +104,7 @@ size_t upper_word(std::u32string_view text, size_t begin) {
     return upper > begin ? run_end(text, upper, is_lower_or_caseless) : begin;
 }
 
-// [^\r\n\p{L}\p{N}]? before one of the two. A mark may be either, so both ways are tried.
+// [^\r\n\p{L}\p{N}]? before one of the two. A mark may match either, so both are tried.
 size_t after_sign(std::u32string_view text, size_t at,
                   size_t (*rest)(std::u32string_view, size_t)) {
     const char32_t c = text[at];
@@ -129,7 +130,7 @@ size_t space(std::u32string_view text, size_t at) {
             return i;
         }
     }
-    // A space before something else belongs to it, unless it is the only one.
+    // The last of several spaces before other text belongs to that text.
     const bool leave_one = end < text.size() && end - at > 1;
     return leave_one ? end - 1 : end;
 }
@@ -146,7 +147,7 @@ std::u32string_view next_piece(Split split, std::u32string_view text, size_t beg
             return text.substr(begin, end - begin);
         }
     }
-    return text.substr(begin, 1);  // not reached: every character has its alternative
+    return text.substr(begin, 1);  // not reached: every character matches some alternative
 }
 
 }  // namespace flux2

@@ -57,8 +57,8 @@ std::string from_base64(std::string_view text, const std::string& file) {
     return bytes;
 }
 
-// Ids of special tokens are their ranks; those without a name get the one Mistral's own files give
-// to spare ones.
+// Ids of special tokens are their ranks; unnamed ones get the name that Mistral's own files give to
+// unused ones.
 void put_special(Vocabulary& vocabulary, const json& root, size_t n_special) {
     for (size_t id = 0; id < n_special; ++id) {
         vocabulary.tokens.push_back("<SPECIAL_" + std::to_string(id) + ">");
@@ -80,7 +80,8 @@ void put_special(Vocabulary& vocabulary, const json& root, size_t n_special) {
     }
 }
 
-// Every way to make a token of two others, best token first, then best left, then best right.
+// Every split of a token into two others, sorted by the rank of the token, then of the left, then
+// of the right one.
 std::vector<std::string> make_merges(const std::vector<std::string>& by_rank) {
     std::unordered_map<std::string_view, size_t> ranks;
     for (size_t rank = 0; rank < by_rank.size(); ++rank) {

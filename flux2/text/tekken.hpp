@@ -1,4 +1,4 @@
-// Mistral's own spelling of its tokenizer, tekken.json, which ComfyUI puts inside its text encoder.
+// Mistral's own tokenizer format, tekken.json, which ComfyUI embeds in its text encoder file.
 #pragma once
 
 #include "text/vocabulary.hpp"

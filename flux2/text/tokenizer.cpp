@@ -24,15 +24,15 @@ uint64_t pair_key(int32_t left, int32_t right) {
     return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
 }
 
-// A piece while it is merged: a list of tokens linked both ways. A merge grows the left token and
-// takes the right one out.
+// A piece while it is merged: a list of tokens linked both ways. A merge extends the left token and
+// removes the right one.
 struct Symbol {
     int32_t id;        // -1: merged away
     int64_t previous;  // -1: none
     int64_t next;      // -1: none
 };
 
-// A merge that was possible when it was noted; it still is when both ids are in place.
+// A merge that was possible when it was added; it is still valid if both ids are unchanged.
 struct Candidate {
     int32_t rank;
     int64_t left;  // index of the left symbol
@@ -78,7 +78,7 @@ Tokenizer::Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary))
     for (int32_t rank = 0; rank < static_cast<int32_t>(vocabulary_.merges.size()); ++rank) {
         add_merge(rank);
     }
-    // They live on in merges_, and a real vocabulary has megabytes of them.
+    // merges_ holds them now, and a real vocabulary has megabytes of them.
     vocabulary_.merges = {};
 }
 
@@ -176,8 +176,8 @@ const Tokenizer::Merge* Tokenizer::find_merge(int32_t left, int32_t right) const
     return found == merges_.end() ? nullptr : &found->second;
 }
 
-// Merges the best pair again and again until none is left. Pieces can be as long as the prompt, so
-// the pairs wait in a heap instead of being searched for.
+// Merges the best pair repeatedly until none is left. Pieces can be as long as the prompt, so
+// candidates are kept in a heap instead of being searched for.
 void Tokenizer::merge_piece(std::string_view bytes, std::vector<int32_t>& ids) const {
     const auto n = static_cast<int64_t>(bytes.size());
     std::vector<Symbol> symbols;
@@ -242,7 +242,8 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
             if (byte != byte_of_symbol.end()) {
                 bytes.push_back(byte->second);
             } else {
-                bytes += to_utf8({&c, 1});  // no byte's symbol: an unused token with a made-up name
+                bytes += to_utf8(
+                    {&c, 1});  // not in the byte alphabet: an unused token with an artificial name
             }
         }
     }

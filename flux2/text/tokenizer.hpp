@@ -23,10 +23,10 @@ class Tokenizer {
     // special id has no text.
     explicit Tokenizer(Vocabulary vocabulary);
 
-    // Special tokens are found in the text as it stands, the longest first; what lies between them
-    // is brought to NFC (not with Tekken), split and merged; Tekken takes a piece that is a token
-    // as it is, without looking at merges. Adds no tokens. Bytes that are not UTF-8 count as
-    // U+FFFD. Time grows as n log n, whatever the text.
+    // Special tokens are matched in the unchanged text, the longest first. The text between them is
+    // normalised to NFC (not for Tekken), split and merged; for Tekken a piece that is itself a
+    // token is not merged. Adds no tokens. Bytes that are not UTF-8 count as U+FFFD. Takes O(n log
+    // n) time for any text.
     std::vector<int32_t> encode(std::string_view text) const;
 
     // The bytes the ids stand for. Throws bad_argument for an id outside the vocabulary.

@@ -36,8 +36,8 @@ std::vector<utf8proc_int32_t> decompose(std::u32string_view text) {
     return points;
 }
 
-// Each run of marks by combining class, marks of one class as they came. utf8proc's own ordering
-// compares neighbours only and takes seconds for a prompt made of marks.
+// Sorts each run of marks by combining class, stably. utf8proc's own ordering is quadratic and
+// takes seconds for a prompt made of marks.
 void order_marks(std::vector<utf8proc_int32_t>& points) {
     const auto combining_class = [](utf8proc_int32_t c) {
         return utf8proc_get_property(c)->combining_class;
@@ -74,7 +74,7 @@ std::string to_utf8(std::u32string_view text) {
 }
 
 std::u32string nfc(std::u32string_view text) {
-    constexpr char32_t kFirstMark = 0x300;  // without marks, text up to here is as it should be
+    constexpr char32_t kFirstMark = 0x300;  // text of lower code points only is already normalised
     if (std::all_of(text.begin(), text.end(), [](char32_t c) { return c < kFirstMark; })) {
         return std::u32string(text);
     }
@@ -109,7 +109,7 @@ bool is_lower_or_caseless(char32_t c) {
            (found >= UTF8PROC_CATEGORY_LM && found <= UTF8PROC_CATEGORY_ME);
 }
 
-// The property is a list of its own; Unicode has not changed it since version 6.3.
+// White_Space is a fixed list; Unicode has not changed it since version 6.3.
 bool is_space(char32_t c) {
     return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||

@@ -7,14 +7,14 @@
 
 namespace flux2 {
 
-// The code points of a text. Bytes that are not UTF-8 become U+FFFD, one for each longest beginning
-// of a sequence or each byte that begins none, as Python's errors="replace" has it.
+// The code points of a text. Bytes that are not UTF-8 become U+FFFD, one for each longest prefix of
+// a valid sequence or, if there is none, each byte, as with Python's errors="replace".
 std::u32string from_utf8(std::string_view text);
 
-// The other way; the code points must be valid, as from_utf8 and nfc give them.
+// The inverse; the code points must be valid, as from_utf8 and nfc return them.
 std::string to_utf8(std::u32string_view text);
 
-// Normalisation form C. Takes time in proportion to n log n at most, however many marks pile up.
+// Normalisation form C. Takes O(n log n) time for any number of combining marks.
 std::u32string nfc(std::u32string_view text);
 
 bool is_letter(char32_t c);  // \p{L}

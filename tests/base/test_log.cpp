@@ -1,4 +1,4 @@
-// The one callback through which the library speaks.
+// The log callback.
 #include "base/log.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
-// The structs of flux2.h in memory: compiled so that padding is an error, and with the places that
-// their fields have had since 0.2.0, where programs that were built then look for them. A struct
-// may grow: its new fields are added here and the size follows.
+// The structs of flux2.h in memory: compiled so that padding is an error, and with the offsets that
+// their fields have had since 0.2.0, which programs built then rely on. A struct may grow: its new
+// fields are added here and the size follows.
 #include <flux2/flux2.h>
 
 // Enums are 32 bits wide.

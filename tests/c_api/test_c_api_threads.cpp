@@ -58,25 +58,25 @@ Made make(flux2_pipeline* pipeline, const flux2_request& request) {
     return made;
 }
 
-// A request with a token and a watch of its own.
-struct Job {
-    explicit Job(int steps) : request(small_request(steps)) {
+// A request with its own token and step counter.
+struct CancellableRequest {
+    explicit CancellableRequest(int steps) : request(small_request(steps)) {
         REQUIRE(flux2_cancel_token_create(&token) == FLUX2_OK);
         request.cancel = token;
         request.progress = on_progress;
         request.progress_data = &watch;
     }
-    ~Job() { flux2_cancel_token_free(token); }
-    Job(const Job&) = delete;
-    Job& operator=(const Job&) = delete;
+    ~CancellableRequest() { flux2_cancel_token_free(token); }
+    CancellableRequest(const CancellableRequest&) = delete;
+    CancellableRequest& operator=(const CancellableRequest&) = delete;
 
     flux2_cancel_token* token = nullptr;
     Watch watch;
     flux2_request request;
 };
 
-void wait_for_a_step(const Job& job) {
-    while (job.watch.n_steps == 0) {
+void wait_for_a_step(const CancellableRequest& each) {
+    while (each.watch.n_steps == 0) {
         std::this_thread::yield();
     }
 }
@@ -86,13 +86,13 @@ constexpr int kMany = 1000;  // steps, which take long enough to be cancelled in
 TEST_CASE("another thread cancels one of several queued requests, running or waiting") {
     flux2_pipeline* pipeline = load_tiny();
     const Made alone = make(pipeline, small_request(2));
-    Job running(kMany);
-    Job waiting(kMany);
-    Job last(2);
+    CancellableRequest running(kMany);
+    CancellableRequest waiting(kMany);
+    CancellableRequest last(2);
     std::vector<Made> made;
     std::thread server([&] {
-        for (const Job* job : {&running, &waiting, &last}) {
-            made.push_back(make(pipeline, job->request));
+        for (const CancellableRequest* each : {&running, &waiting, &last}) {
+            made.push_back(make(pipeline, each->request));
         }
     });
     wait_for_a_step(running);
@@ -112,8 +112,8 @@ TEST_CASE("pipelines in several threads make what each makes alone; a token ends
     flux2_pipeline* first = load_tiny();
     flux2_pipeline* second = load_tiny();
     const Made alone = make(first, small_request(4));
-    Job cancelled(kMany);
-    Job whole(4);
+    CancellableRequest cancelled(kMany);
+    CancellableRequest whole(4);
     Made one;
     std::vector<Made> others;
     std::thread first_thread([&] { one = make(first, cancelled.request); });

@@ -88,7 +88,7 @@ const TextEncoderSizes kTinyQwen3 = {.hidden = 6,
                                      .n_head_kv = 2,
                                      .n_layers = 2,
                                      .vocabulary = 12};
-// Heads of 128, which no shape tells, and narrower together than a token.
+// Heads of 128, which no shape shows; together they are narrower than the hidden size.
 const TextEncoderSizes kTinyMistral = {.family = TextFamily::mistral,
                                        .hidden = 300,
                                        .ffn = 3,

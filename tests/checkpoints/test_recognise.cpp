@@ -1,5 +1,5 @@
-// Files that are not of FLUX.2 are named for what they are. The marks are tensor names as the
-// models' own repositories have them.
+// Files of other models are recognised as what they are. The tensor names are those of the models'
+// own repositories.
 #include "checkpoints/checkpoint.hpp"
 #include "checkpoints/recognise.hpp"
 #include "support/support.hpp"
@@ -108,7 +108,7 @@ TEST_CASE("Mistral is told from other language models by heads narrower than a t
         CHECK(mistral.parts[0].part == Part::text_encoder);
         CHECK(mistral.parts[0].naming == s.naming);
         CHECK(mistral.parts[0].prefix == s.start);
-        // Llama's heads are as wide as a token, Qwen2 has biases.
+        // Llama's heads together are as wide as the hidden size, Qwen2 has biases.
         for (const Identity& other : {identity_of({embeddings, counting_tensor(s.q, {10, 10})}),
                                       identity_of({embeddings, counting_tensor(s.q, {10, 8}),
                                                    counting_tensor(s.bias, {8})})}) {
@@ -136,7 +136,7 @@ TEST_CASE("a bare decoder lacks the statistics of latents: the file with all is 
     CHECK(other.other_kind.find("FLUX.1") != std::string::npos);
 }
 
-TEST_CASE("a tiny autoencoder is told by the pools of its decoder, whatever stands before them") {
+TEST_CASE("a tiny autoencoder is recognised by the pools of its decoder, with any prefix") {
     for (const std::string mark :
          {"3.pool.0.weight", "decoder.3.pool.0.weight", "taesd_decoder.3.pool.0.weight",
           "decoder.layers.2.pool.0.weight"}) {

@@ -17,7 +17,7 @@ using Tensors = std::vector<TestTensor>;
 constexpr const char* kLayer = "single_blocks.0.linear2";
 const std::string kWeight = std::string(kLayer) + ".weight";
 
-// Different in every place, without the NaNs of both FP8 types.
+// All different, without the NaNs of both FP8 types.
 Bytes some_codes(int64_t n) {
     Bytes codes;
     uint32_t state = 1;
@@ -55,7 +55,7 @@ TestTensor description(const std::string& json) {
             TensorType::u8};
 }
 
-// An original transformer with these tensors beside its mark.
+// A transformer with original names and these additional tensors.
 Checkpoint open(Tensors tensors, std::string_view metadata = {}) {
     tensors.push_back(test::counting_tensor("double_stream_modulation_img.lin.weight", {1}));
     const test::TemporaryFolder folder;

@@ -1,4 +1,4 @@
-// What the command line is made of: values, names of pictures, what is shown.
+// Options of the command line: values, names of pictures, output.
 #include "base/byte_size.hpp"
 #include "base/log.hpp"
 #include "commands/display.hpp"
@@ -113,7 +113,7 @@ TEST_CASE("a name is tried without leaving a trace") {
     CHECK_NOTHROW(check_output_file("/dev/null"));
 }
 
-TEST_CASE("numbers go on behind those that are there") {
+TEST_CASE("numbers continue after the existing ones") {
     const test::TemporaryFolder folder;
     for (const char* name : {"a-001.png", "a-007.png", "a-3.png", "xa-020.png", "a-030.jpg",
                              "b-12-99.png", "a-99999999999.png", "a-.png"}) {
@@ -170,7 +170,7 @@ TEST_CASE("a seed that repeats does not repeat its name") {
 }
 
 #ifndef _WIN32
-// Who may do anything, does without it while this lives.
+// Drops root's privileges while the object exists.
 class Unprivileged {
   public:
     Unprivileged() : own_(geteuid()) { REQUIRE((own_ != 0 || seteuid(65534) == 0)); }

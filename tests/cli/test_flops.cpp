@@ -1,4 +1,4 @@
-// Operations counted by hand, and what is left out.
+// Operations counted by hand, and what is not counted.
 #include "measure/flops.hpp"
 
 #include "compute/graph.hpp"

@@ -1,4 +1,4 @@
-// Devices, and what ggml says beside its work.
+// Devices, and ggml's log messages.
 #include "compute/backend.hpp"
 
 #include "compute/devices/kinds.hpp"
@@ -16,7 +16,7 @@
 namespace flux2 {
 namespace {
 
-// ggml's log as somebody set it.
+// ggml's log callback as a program set it.
 struct GgmlLog {
     ggml_log_callback callback = nullptr;
     void* data = nullptr;

@@ -1,4 +1,4 @@
-// Nodes of our own that find no memory to work in.
+// Our own nodes when there is no memory for their work space.
 #include "compute/plain/own_node.hpp"
 
 #include "compute/cpu/winograd.hpp"

@@ -27,7 +27,8 @@ std::vector<float> random_values(int64_t n, uint64_t seed) {
     return values;
 }
 
-// What Q8_0 makes of a row: each stretch of 32 in 127 steps of its largest value, the step in F16.
+// A row rounded to Q8_0: each block of 32 values in 127 steps of its largest value, the step in
+// F16.
 std::vector<double> rounded(const float* row, int64_t n) {
     std::vector<double> values;
     for (int64_t first = 0; first < n; first += 32) {
@@ -102,7 +103,7 @@ void check_case(const Case& c, int n_threads) {
             size += expected * expected;
         }
     }
-    // A value that lies between two steps may go to the other one; sums are F32.
+    // A value midway between two steps may be rounded to either; sums are F32.
     CHECK(std::sqrt(error / size) < 1e-3);
 }
 

@@ -48,7 +48,7 @@ TEST_CASE("weights have the file's values, or those of the type asked for") {
     CHECK(f32->type == GGML_TYPE_F32);
     CHECK(bytes_of(f32) == test::bytes_of(expected));
 
-    // Matrices that are laid out anew cannot be read back.
+    // Repacked matrices cannot be read back.
     Weights quantised(backend, checkpoint, kTensors, {.type = TensorType::q8_0, .repack = false});
     const ggml_tensor* q8 = quantised.matrix("img_in.weight");
     const ggml_tensor* norm = quantised.vector("single_blocks.0.norm.query_norm.scale");

@@ -1,4 +1,4 @@
-// Errors that follow by hand from what a type can hold.
+// Errors computed by hand from the properties of a type.
 #include "output_error.hpp"
 
 #include <doctest/doctest.h>
@@ -60,7 +60,8 @@ TEST_CASE("outliers make the same bits worth less") {
     for (size_t i = 5; i < outliers.size(); i += 32) {
         outliers[i] = 40.0f;
     }
-    // The outliers' own columns carry nothing: what counts is what they do to their neighbours.
+    // The outliers' own columns have input 0: only their effect on the other values of the block
+    // counts.
     std::vector<float> inputs = normal_inputs(256);
     for (size_t i = 5; i < outliers.size(); i += 32) {
         std::fill_n(inputs.begin() + static_cast<ptrdiff_t>(i * kInputs), kInputs, 0.0f);
@@ -94,7 +95,7 @@ TEST_CASE("candidates fit the rows, smallest first") {
     CHECK(candidate_types(40).empty());
 }
 
-TEST_CASE("inputs have the statistics of what stands before a matrix") {
+TEST_CASE("inputs have the statistics of the layer before a matrix") {
     // E[silu(a)^2] of a normal a is 0.356 by numeric integration.
     constexpr double kGated = 0.356;
     const auto normal = typical_inputs("double_blocks.0.img_attn.qkv.weight", {4096, 64});

@@ -1,4 +1,4 @@
-// Choices that can be made by hand.
+// Cases small enough to solve by hand.
 #include "support/support.hpp"
 #include "type_search.hpp"
 
@@ -42,12 +42,12 @@ TEST_CASE("an error limit takes the smallest type within it") {
 }
 
 TEST_CASE("bytes go first where they take most off the error") {
-    // b loses twice as much, so the same step gains four times as much there.
+    // b has twice the error, so the same step gains four times as much there.
     const std::vector<MeasuredMatrix> matrices = {matrix("a", 100, 1.0), matrix("b", 100, 2.0)};
     CHECK(search_by_size(matrices, 400) == Selection{0, 0});
     CHECK(search_by_size(matrices, 499) == Selection{0, 0});
     CHECK(search_by_size(matrices, 500) == Selection{0, 1});
-    // a from 0.32 to 0.16 and b from 0.32 to 0.16 are worth the same: the first matrix goes first.
+    // a from 0.32 to 0.16 and b from 0.32 to 0.16 have the same gain: the first matrix comes first.
     CHECK(search_by_size(matrices, 600) == Selection{1, 1});
     CHECK(search_by_size(matrices, 700) == Selection{1, 2});
     CHECK(search_by_size(matrices, 100000) == Selection{3, 3});

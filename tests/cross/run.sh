@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds flux2 for the other architecture (aarch64 on x86-64, x86-64 on aarch64) and runs it under qemu-user as old and new
 # CPUs: every operation and weight layout against its plain form, and the first step of a recorded picture in four types (the
-# others and its decoding take emulation minutes, and consist of the same operations). ggml's own code is fixed when it is
-# compiled, so it is compiled once per level of instructions; ours asks the CPU at run time.
+# other steps and decoding take minutes under emulation and consist of the same operations). ggml's own code is specialised when it
+# is compiled, so it is compiled once per instruction set; ours checks the CPU at run time.
 # Usage: tests/cross/run.sh BUILD_FOLDER [aarch64|x86_64]
 #   BUILD_FOLDER is a finished build for this machine: its ggml source and recordings are used. The architecture of this
 #   machine may be named too: then its old CPUs are tested.
@@ -24,7 +24,7 @@ x86_on=(-DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=O
 case $cpu in
     aarch64)
         debian=arm64
-        # Without SVE, which takes emulation ten times as long.
+        # Without SVE, which is ten times slower under emulation.
         levels=("armv8 cortex-a72 -DGGML_CPU_ARM_ARCH=armv8-a"
             "armv8.2 neoverse-n1 -DGGML_CPU_ARM_ARCH=armv8.2-a+dotprod+fp16"
             "armv8.6 max -DGGML_CPU_ARM_ARCH=armv8.6-a+dotprod+fp16+i8mm")

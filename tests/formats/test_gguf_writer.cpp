@@ -192,7 +192,7 @@ TEST_CASE("the file size is a multiple of the alignment") {
 }
 
 TEST_CASE("metadata that names another alignment is refused") {
-    // ggml lays tensors out by its default; the file would contradict itself.
+    // ggml uses its default alignment for offsets; the file would contradict itself.
     const TemporaryFolder folder;
     Metadata metadata = every_type();
     metadata.set("general.alignment", uint32_t{64});

@@ -1,4 +1,4 @@
-// Feeds arbitrary bytes to parse_gguf: an Error is a fine answer, anything else is a finding.
+// Feeds arbitrary bytes to parse_gguf: an Error is expected, anything else is a finding.
 #include <flux2/error.hpp>
 #include "formats/gguf_file.hpp"
 #include "touch_tensors.hpp"

@@ -1,5 +1,5 @@
-// Feeds arbitrary bytes to the readers of pictures, their texts and EXIF data: an Error is a fine
-// answer, anything else is a finding.
+// Feeds arbitrary bytes to the readers of pictures, their texts and EXIF data: an Error is
+// expected, anything else is a finding.
 #include <flux2/error.hpp>
 #include <flux2/image.hpp>
 #include "image/exif.hpp"
@@ -23,7 +23,8 @@ void allow_errors(const Function& function) {
     }
 }
 
-// The smallest PNG around a chunk with this content. Its checksum is right, as a guess never is.
+// The smallest PNG around a chunk with this content. Its checksum is correct, which random bytes
+// never are.
 std::vector<std::byte> png_around(std::string_view type, std::string_view content) {
     constexpr std::string_view kSignature = "\x89PNG\r\n\x1a\n";
     constexpr std::string_view kOneGreyPixel("\0\0\0\1\0\0\0\1\x08\0\0\0\0", 13);

@@ -1,5 +1,4 @@
-// Feeds arbitrary bytes to parse_safetensors: an Error is a fine answer, anything else is a
-// finding.
+// Feeds arbitrary bytes to parse_safetensors: an Error is expected, anything else is a finding.
 #include <flux2/error.hpp>
 #include "formats/safetensors.hpp"
 #include "touch_tensors.hpp"

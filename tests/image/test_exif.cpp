@@ -22,7 +22,8 @@ struct Entry {
     uint32_t value = 0;
 };
 
-// EXIF data with one directory, in either byte order. Short values stand left in their four bytes.
+// EXIF data with one directory, in either byte order. Short values are left-aligned in their four
+// bytes.
 Bytes exif(Number number, const std::vector<Entry>& entries) {
     Bytes data = bytes_of(number == big_endian ? "MM" : "II") + number(42, 2) + number(8, 4) +
                  number(static_cast<uint32_t>(entries.size()), 2);
@@ -83,7 +84,7 @@ Bytes jpeg_segment(int marker, const Bytes& content) {
            content;
 }
 
-// A JPEG, red left, green right, dark below, with segments behind its first marker.
+// A JPEG, red left, green right, dark below, with segments after its first marker.
 Bytes jpeg_with(const Bytes& segments) {
     Image image{32, 16, {}};
     for (int i = 0; i < 32 * 16; i++) {
@@ -102,7 +103,7 @@ Image decode_jpeg(const Bytes& segments) {
     return decode_image(jpeg_with(segments), "test.jpg");
 }
 
-TEST_CASE("a JPEG is turned by its EXIF segment, whatever stands before it") {
+TEST_CASE("a JPEG is rotated by its EXIF segment, with any segments before it") {
     const Bytes name = bytes_of(std::string_view("Exif\0\0", 6));
     const Bytes other = jpeg_segment(0xe1, bytes_of("http://ns.adobe.com/xap/1.0/"));
     for (const Number number : {big_endian, little_endian}) {
@@ -110,7 +111,7 @@ TEST_CASE("a JPEG is turned by its EXIF segment, whatever stands before it") {
             decode_jpeg(other + bytes({0xff}) + jpeg_segment(0xe1, name + exif(number, 6)));
         REQUIRE(image.width == 16);
         REQUIRE(image.height == 32);
-        // Turned clockwise: red above, green below, what was below is left.
+        // Rotated clockwise: red above, green below, what was below is left.
         const auto pixel = [&](int x, int y) {
             return &image.rgb[static_cast<size_t>(y * 16 + x) * 3];
         };

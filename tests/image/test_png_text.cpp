@@ -18,7 +18,7 @@ Bytes png_with(const Bytes& more) {
     return png(1, 1, 8, rgb, bytes({0, 1, 2, 3}), more);
 }
 
-// A chunk whose parts are separated by zero bytes.
+// A chunk whose fields are separated by zero bytes.
 Bytes text_chunk(std::string_view type, const Bytes& key, const Bytes& rest) {
     return chunk(type, key + bytes({0}) + rest);
 }
@@ -38,7 +38,7 @@ void refused(const Bytes& more, std::string_view reason) {
     CHECK(error.kind == ErrorKind::bad_file);
     CHECK(error.mentions("test.png"));
     CHECK_MESSAGE(error.mentions(reason), error.message);
-    // The picture itself is not to blame.
+    // The picture itself can still be decoded.
     CHECK(decode_image(png_with(more), "test.png").rgb == kPixel.rgb);
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs a build into a temporary folder and uses it from outside, from C++ and C: by find_package and by pkg-config. Then
+# Installs a build into a temporary folder and uses it from an external project, from C++ and C: by find_package and by pkg-config. Then
 # the same with the library as a shared one, which is built here without optimisation, with the ggml of that build.
 # Usage: tests/install/run.sh BUILD_FOLDER
 set -euo pipefail
@@ -15,7 +15,7 @@ quietly() { # COMMAND...: shows what it prints only when it fails
 
 version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")
 
-# use_package PREFIX NAME PKG_CONFIG_OPTION...: a stranger's programs are built with the package and tell its version.
+# use_package PREFIX NAME PKG_CONFIG_OPTION...: builds an external project with the package and checks its version.
 use_package() {
     local prefix=$1 name=$2 flags
     shift 2

@@ -1,5 +1,5 @@
-// TAEF2 against a plain computation of its layers, under every naming; what is wrong with files;
-// and how a pipeline uses it.
+// TAEF2 against a plain computation of its layers, under every naming; errors in files; and its use
+// in a pipeline.
 #include "checkpoints/inventory.hpp"
 #include "models/tiny_autoencoder.hpp"
 
@@ -448,7 +448,7 @@ TEST_CASE("references are encoded by it when both halves and no autoencoder are 
     CHECK(error.kind == ErrorKind::bad_file);
     CHECK(error.mentions("d.safetensors"));
     CHECK(error.mentions("`vae` FILE"));
-    // With an autoencoder beside it, that one encodes.
+    // If there is an autoencoder too, it encodes.
     ModelFiles files = klein_with(folder / "d.safetensors");
     files.vae = fixture("klein/vae.safetensors");
     CHECK(draw(files, request).image.width == 64);

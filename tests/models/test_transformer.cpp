@@ -1,4 +1,4 @@
-// What the recordings do not reach: the guidance input, the KV cache across steps, refusals.
+// What the recordings do not cover: the guidance input, the KV cache across steps, refusals.
 #include "checkpoints/inventory.hpp"
 #include "convert.hpp"
 #include "models/transformer.hpp"
@@ -239,7 +239,8 @@ TEST_CASE("streamed blocks compute the same as resident ones, step after step") 
     Transformer resident(backend, read_transformer_sizes(checkpoint), checkpoint);
     Transformer streamed(backend, read_transformer_sizes(checkpoint), checkpoint,
                          {.type = {}, .stream_blocks = true});
-    // Three blocks in two places: an odd number, so that the first one is fetched anew each step.
+    // Three blocks in two places: an odd number, so that the first one is copied again in each
+    // step.
     for (const float timestep : {1.0f, 0.7f, 0.2f}) {
         TransformerInput input = small_input(sizes, 2);
         input.timestep = timestep;

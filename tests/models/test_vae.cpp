@@ -1,5 +1,5 @@
-// What the recordings cannot tell apart: the small constant under the root of the latent
-// statistics; and decoders narrower than their encoder.
+// What the recordings do not show: the small constant under the root of the latent statistics; and
+// decoders narrower than their encoder.
 #include "checkpoints/inventory.hpp"
 #include "models/vae.hpp"
 #include "support/plain_pictures.hpp"
@@ -90,7 +90,7 @@ void add_mid(PlainWeights& w, const std::string& name, int64_t n) {
     add_resnet(w, name + ".block_2", n, n);
 }
 
-// The encoder is there for the file's sake: one width at all levels.
+// A file needs an encoder: one width at all levels.
 PlainWeights small_decoder() {
     PlainWeights w;
     w.add_vector("bn.running_mean", 128, 0, 0.5f);

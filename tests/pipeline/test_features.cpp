@@ -1,4 +1,4 @@
-// Text features from the encoder, from memory and from the cache: the same ones, or made again.
+// Text features from the encoder, from memory and from the cache: equal, or computed again.
 #include "pipeline/features.hpp"
 
 #include <flux2/flux2.hpp>
@@ -83,7 +83,7 @@ TEST_CASE("a prompt is cached only when its features were there already") {
     small.options.keep_loaded = true;
     Pipeline pipeline = small.load();
     CHECK(!pipeline.generate(small_request("red")).prompt_cached);
-    // The text encoder is loaded still, but it works for this one.
+    // The text encoder is still loaded, but this prompt must be encoded.
     CHECK(!pipeline.generate(small_request("blue")).prompt_cached);
     CHECK(pipeline.generate(small_request("red")).prompt_cached);
     CHECK(small.load().generate(small_request("blue")).prompt_cached);

@@ -44,7 +44,7 @@ TEST_CASE("what stays loaded is counted once, however many stages use it") {
     REQUIRE(weights(1) == weights(3));  // the same autoencoder
     const uint64_t all_weights = weights(0) + weights(2) + weights(3);
     CHECK(plan.host_peak > all_weights + kProgramBytes);
-    // Each stage's own table has the program in it; together there is one of it.
+    // The program's memory is in the figures of every stage, but counts once in the total.
     uint64_t compute = 0;
     for (const StageMemory& stage : plan.stages) {
         compute += stage.host_compute - kProgramBytes;

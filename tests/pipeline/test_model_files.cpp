@@ -1,5 +1,5 @@
-// What files are, which fit together, and which of a folder are taken. All files are made of the
-// small model in fixtures/klein, whose shapes stand in its README.
+// Descriptions of files, which of them fit together, and which are chosen in a folder. All files
+// are made from the small model in fixtures/klein, whose README lists the shapes.
 #include <flux2/flux2.hpp>
 #include "pipeline/model_files.hpp"
 #include "support/program.hpp"
@@ -357,7 +357,7 @@ TEST_CASE("a diffusers folder and Comfy-Org's folders are looked through") {
     CHECK(split.files.text_encoder.empty());
 }
 
-TEST_CASE("an index stands for its shards") {
+TEST_CASE("an index represents its shards") {
     const TemporaryFolder folder;
     std::string map;
     for (const TestTensor& tensor : klein("flux2")) {
@@ -508,7 +508,7 @@ TEST_CASE("a broken file matters only when nothing else serves its part") {
     write_model(folder / "a.safetensors", without(klein("vae"), "decoder.conv_out"));
     CHECK(find_model(folder.path()).files.vae == folder / "vae.gguf");
     fs::remove(folder / "vae.gguf");
-    // What is known to be an autoencoder is named before what may be anything.
+    // A broken autoencoder is named before a file of unknown kind.
     const auto incomplete = find_error(folder.path());
     CHECK(incomplete.kind == ErrorKind::bad_file);
     CHECK(incomplete.mentions("a.safetensors: tensor decoder.conv_out"));

@@ -145,7 +145,7 @@ TEST_CASE("values that are no numbers are refused with the option's name") {
     });
 }
 
-TEST_CASE("values out of range are refused with what would do") {
+TEST_CASE("values out of range are refused with a suggestion") {
     const std::string picture = text_of(fixture("klein/ref_0.png"));
     std::string many_levels = "1";
     for (int i = 1; i < 1500; ++i) {

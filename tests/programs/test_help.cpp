@@ -50,8 +50,7 @@ std::map<std::string, std::string> option_texts(const std::string& help) {
     return texts;
 }
 
-// The texts in quotes of the sources of both programs, each after what the compiler makes of
-// neighbours.
+// The string literals in the sources of both programs, adjacent ones concatenated.
 std::set<std::string> texts_in_sources() {
     const fs::path root = fs::path(FLUX2_TEST_CORPUS) / "../../..";
     std::set<std::string> texts;

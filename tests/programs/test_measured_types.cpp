@@ -85,7 +85,7 @@ TEST_CASE("a file has at most the size asked for, to the byte") {
         write_plan(plan, 2, cancel, [](uint64_t) {});
         CHECK(fs::file_size(folder / "x.gguf") == plan.output_bytes());
         CHECK(plan.output_bytes() <= size);
-        // The file is taken again as the size of itself.
+        // The size of the result as target gives the same result.
         const ConversionPlan again =
             make_plan(checkpoint, "y", options_for(plan.output_bytes(), {}));
         CHECK(again.output_bytes() == plan.output_bytes());

@@ -1,4 +1,4 @@
-// What a picture remembers of how it was made, and making it again.
+// Metadata in a picture about how it was made, and making it again.
 #include "common/picture_facts.hpp"
 
 #include "support/cli.hpp"
@@ -133,7 +133,7 @@ TEST_CASE("redo makes the same picture, and another one for each change") {
     CHECK(made.again({}).rgb == first.rgb);
     CHECK(made.again({"-s", "8"}).rgb != first.rgb);
     CHECK(made.again({"-W", "80"}).width == 80);
-    // The stored steps and size give way to what replaces them.
+    // Options replace the stored steps and size.
     CHECK(made.again({"--sigmas", "1,0.5,0"}).rgb != first.rgb);
     const Image reference = load_image(fixture("klein/ref_0.png"));
     const Image matched = made.again({"--match-ref", "1"});

@@ -1,5 +1,5 @@
-// flux2 selftest on the recordings that come with it: every network and whole runs against the
-// reference, in the types people use.
+// flux2 selftest on the bundled recordings: every network and whole runs against the reference, in
+// the types people use.
 #include "formats/tensor_source.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
@@ -53,7 +53,7 @@ TEST_CASE("a changed weight fails, and the dump shows what was computed") {
     const test::TemporaryFolder folder;
     fs::copy(test::fixture("klein"), folder / "set");
     test::Bytes bytes = test::read_file(folder / "set/flux2.safetensors");
-    // The last block of data belongs to the last tensor; its sign bits are turned.
+    // The last block of data belongs to the last tensor; its sign bits are inverted.
     for (size_t i = bytes.size() - 2000; i + 1 < bytes.size(); i += 2) {
         bytes[i + 1] ^= std::byte{0x80};
     }

@@ -27,7 +27,7 @@ class Typist {
         program_.type(line + "\n");
         return program_.wait_for("\n> ");
     }
-    // The same for a line that is answered by silence.
+    // The same for a line without an answer.
     void set(const std::string& line) {
         program_.type(line + "\n");
         CHECK(program_.wait_for("> ") == "> ");

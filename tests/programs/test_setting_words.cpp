@@ -82,7 +82,7 @@ TEST_CASE("warnings name the option") {
         flux2_program(joined(small_picture(), {"-p", "x", "-r", see_through.string(), "-o",
                                                (folder / "x.png").string()}));
     CHECK(result.exit_code == 0);
-    CHECK(has(result.err, "--alpha white puts white behind them"));
+    CHECK(has(result.err, "--alpha white blends them with white"));
     CHECK_FALSE(has(result.err, "`"));
 }
 

@@ -1,6 +1,6 @@
 // Weight files as people have them, made here from the small klein model and the tiny one: each
-// runs and converts like the plain file with the same values, and each broken one is refused in
-// words.
+// runs and converts like the plain file with the same values, and each broken one is refused with a
+// message.
 #include <flux2/flux2.hpp>
 #include "checkpoints/checkpoint.hpp"
 #include "formats/gguf_writer.hpp"

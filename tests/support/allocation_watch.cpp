@@ -17,7 +17,7 @@ std::atomic<size_t> allocation_limit = kNoLimit;
 
 }  // namespace
 
-// The whole binary allocates through these, so that a test can see how much was asked for.
+// The whole binary allocates through these, so that a test can see how much was requested.
 void* operator new(size_t size) {
     size_t known = largest_allocation.load();
     while (size > known && !largest_allocation.compare_exchange_weak(known, size)) {

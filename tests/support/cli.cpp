@@ -42,7 +42,7 @@ void silence_echo(int terminal) {
     REQUIRE(tcsetattr(terminal, TCSANOW, &settings) == 0);
 }
 
-// The recorded text features, cut to few tokens, since most of a small run's time goes with them.
+// The recorded text features, cut to few tokens, since they take most of the time of a small run.
 std::string few_features() {
     static const TemporaryFolder folder;
     const std::filesystem::path file = folder / "features.safetensors";
@@ -63,7 +63,7 @@ std::string few_features() {
     return file.string();
 }
 
-// In the child: makes the terminal its own and becomes the program.
+// In the child process: takes over the terminal and executes the program.
 [[noreturn]] void become(char* const* argv, int terminal) {
     setsid();
     ioctl(terminal, TIOCSCTTY, 0);

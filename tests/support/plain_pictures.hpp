@@ -1,5 +1,5 @@
-// What convolutional networks compute, once more and as plainly as possible, in double: for tests
-// that compare networks of ours with a computation that shares nothing with them.
+// Convolutional networks computed by plain loops in double, as an independent reference for tests
+// of our networks.
 #pragma once
 
 #include "base/host_tensor.hpp"
@@ -59,7 +59,7 @@ class PlainWeights {
     uint32_t state_ = 1;
 };
 
-// Zeros lie around x. With stride 2 the filter's centre falls on every second pixel.
+// x is padded with zeros. With stride 2 the filter's centre falls on every second pixel.
 Planes plain_conv(const PlainWeights& w, const std::string& name, const Planes& x, int stride = 1);
 Planes plain_group_norm(const PlainWeights& w, const std::string& name, const Planes& x,
                         int n_groups, double eps);
@@ -73,7 +73,7 @@ Planes plain_sum(const Planes& a, const Planes& b);
 Planes plain_patchify(const Planes& x);
 Planes plain_unpatchify(const Planes& x);
 
-// Values in -1..1 times `size` that look like nothing in particular.
+// Arbitrary values in -1..1 times `size`.
 HostTensor some_picture(int64_t w, int64_t h, int64_t channels, float size);
 Planes planes_of(const HostTensor& x);
 // The largest difference; infinite when the shapes differ.

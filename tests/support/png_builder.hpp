@@ -1,4 +1,4 @@
-// Builds PNGs, right or wrong, from their parts; knows nothing of the code under test.
+// Builds PNGs, valid or broken, from chunks; independent of the code under test.
 #pragma once
 
 #include "support/support.hpp"
@@ -20,7 +20,7 @@ Bytes chunk(std::string_view type, const Bytes& data);
 // PNG's colour types.
 enum Colour { grey = 0, rgb = 2, palette = 3, grey_alpha = 4, rgb_alpha = 6 };
 
-// A PNG from its rows, each with its filter byte; `more` stands before the pixels.
+// A PNG from its rows, each with its filter byte; `more` is inserted before the pixels.
 Bytes png(uint32_t width, uint32_t height, int depth, Colour colour, const Bytes& rows,
           const Bytes& more = {});
 

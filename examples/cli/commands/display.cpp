@@ -50,7 +50,7 @@ std::string bar_line(const Step& step, const std::string& count, double seconds)
 Display::Display(OutputStyle style, bool verbose) : style_(style), verbose_(verbose) {}
 
 void Display::event(const nlohmann::json& event) const {
-    // Prompts may hold anything; what is no UTF-8 is replaced.
+    // Prompts may contain any bytes; invalid UTF-8 is replaced.
     std::cout << event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
 }
 

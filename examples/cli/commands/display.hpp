@@ -1,5 +1,5 @@
-// What the user sees while pictures are made: bars on a terminal, plain lines elsewhere, or events
-// as JSON for programs.
+// Output while pictures are made: progress bars on a terminal, plain lines elsewhere, or JSON
+// events for programs.
 #pragma once
 
 #include <flux2/flux2.hpp>
@@ -21,12 +21,12 @@ class Display {
 
     // A step of the current picture. `count` is "2/10" when there are several.
     void step(const Step& step, const std::string& count);
-    // A picture is written; `facts` is what is stored with it.
+    // A picture has been written; `facts` is the metadata stored with it.
     void picture(const std::filesystem::path& file, const Result& result,
                  const nlohmann::json& facts);
-    // A line of the library's log; the same warning is told once.
+    // A line of the library's log; the same warning is shown once.
     void message(LogLevel level, const std::string& line);
-    // A line for everybody but the quiet.
+    // A line that is shown unless --quiet is given.
     void note(const std::string& line);
     void error(int code, const std::string& line);
 

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxPromptFileBytes = 16 << 20;
 constexpr size_t kMaxPictures = 1'000'000;  // of one run
-// Prompts that are encoded ahead in one go; the library holds as many.
+// Prompts that are encoded in one batch; the library holds the features of as many.
 constexpr size_t kPromptsAhead = 8;
 
 std::string read_standard_input() {
@@ -95,7 +95,7 @@ void check_outputs(const GenerateOptions& o) {
     }
 }
 
-// The pictures of a run: each gets a name of its own.
+// Names for the pictures of a run.
 OutputNames name_pictures(const GenerateOptions& o, size_t n_pictures) {
     using Existing = OutputNames::Existing;
     const std::string pattern = n_pictures > 1 ? pattern_of_several(o.output) : o.output;
@@ -106,14 +106,14 @@ OutputNames name_pictures(const GenerateOptions& o, size_t n_pictures) {
 template <typename Save>
 auto when_writable(const fs::path& file, const Save& save) {
     if (is_stream(file)) {
-        const EndsAtOnce while_waiting;  // for somebody who reads
+        const EndsAtOnce while_waiting;  // a pipe may wait for its reader
         return save();
     }
     make_folders_for(file);
     return save();
 }
 
-// A preview that cannot be written costs no picture.
+// A preview that cannot be written does not stop the run.
 void save_preview(const fs::path& file, const Image& preview) {
     try {
         when_writable(file, [&] { save_image(file, preview); });
@@ -132,17 +132,17 @@ int run(const GenerateOptions& o) {
               "no prompt; add -p \"what to draw\" or --prompt-file FILE");
         return run_session(o, display);
     }
-    // What is named is opened before a missing part is complained about.
+    // Errors in the given files are reported before a missing part.
     Request request = make_request(o);
     const std::vector<std::string> prompts = read_prompts(o);
     OutputNames names = name_pictures(o, prompts.size() * static_cast<size_t>(o.batch_count));
     tell_first_number(names, display);
-    Studio(o, std::move(names), display).draw(o, std::move(request), prompts);
+    PictureMaker(o, std::move(names), display).draw(o, std::move(request), prompts);
     return 0;
 }
 
-// Runs a command that makes pictures. Programs that read its events learn of every failure, of
-// wrong options too.
+// Runs a command that makes pictures. With --json every failure becomes an event, also wrong
+// options.
 template <typename Body>
 int telling_errors(int argc, char** argv, const Body& body) {
     cancel_on_signals();
@@ -173,7 +173,7 @@ Request make_request(const GenerateOptions& o) {
     Request request = o.request;
     for (const fs::path& file : {request.noise_file, request.embeds_file}) {
         if (!file.empty()) {
-            const MappedFile opened(file);  // refuses what is not there
+            const MappedFile opened(file);  // throws when the file is missing
         }
     }
     for (const fs::path& file : o.references) {
@@ -188,19 +188,19 @@ Request make_request(const GenerateOptions& o) {
 void tell_first_number(const OutputNames& names, Display& display) {
     if (const int first = names.next_number(); first > 1) {
         display.note(concat("pictures are numbered from ", first,
-                            " on, behind those that are there; --overwrite begins at 1"));
+                            " on, after the existing ones; --overwrite starts at 1"));
     }
 }
 
-Studio::Studio(const GenerateOptions& o, OutputNames names, Display& display)
+PictureMaker::PictureMaker(const GenerateOptions& o, OutputNames names, Display& display)
     : names_(std::move(names)),
       display_(display),
       files_(choose_files(o.model, display.quiet())),
       pipeline_(Pipeline::load(files_, o.model.load)),
       hashes_(files_, o.model.load.cache_folder) {}
 
-std::vector<fs::path> Studio::draw(const GenerateOptions& o, Request request,
-                                   const std::vector<std::string>& prompts) {
+std::vector<fs::path> PictureMaker::draw(const GenerateOptions& o, Request request,
+                                         const std::vector<std::string>& prompts) {
     request.cancel = &cancel_requested;
     const int n_pictures = static_cast<int>(prompts.size()) * o.batch_count;
     std::vector<fs::path> files;
@@ -225,8 +225,8 @@ std::vector<fs::path> Studio::draw(const GenerateOptions& o, Request request,
     return files;
 }
 
-fs::path Studio::draw_one(const GenerateOptions& o, const Request& request,
-                          const std::string& count) {
+fs::path PictureMaker::draw_one(const GenerateOptions& o, const Request& request,
+                                const std::string& count) {
     const Result result = pipeline_.generate(request, [&](const Step& step) {
         display_.step(step, count);
         if (step.preview != nullptr && !o.preview.empty()) {
@@ -243,7 +243,7 @@ fs::path Studio::draw_one(const GenerateOptions& o, const Request& request,
     return file;
 }
 
-fs::path Studio::save(const Result& result, const std::vector<ImageText>& texts) {
+fs::path PictureMaker::save(const Result& result, const std::vector<ImageText>& texts) {
     for (;;) {
         const fs::path file = names_.next(result.seed);
         const bool saved = when_writable(file, [&] {
@@ -279,7 +279,7 @@ int redo(int argc, char** argv) {
         cxxopts::Options options = describe_options("flux2 redo", "PICTURE ");
         options.add_options()("picture", "", cxxopts::value<std::string>());
         options.parse_positional({"picture"});
-        options.positional_help("");  // it stands first
+        options.positional_help("");  // the usage line shows it first
         const auto args = options.parse(argc, argv);
         if (args.count("help") > 0) {
             std::cout << "Makes a picture again from the settings stored in it; options change "

@@ -13,14 +13,14 @@
 
 namespace flux2::cli {
 
-// A loaded model and how its pictures are told and written.
-class Studio {
+// Generates pictures with a loaded model, reports and writes them.
+class PictureMaker {
   public:
-    // Opens the model. `names` are those of all pictures to come.
-    Studio(const GenerateOptions& options, OutputNames names, Display& display);
+    // Opens the model. `names` gives the names of all pictures.
+    PictureMaker(const GenerateOptions& options, OutputNames names, Display& display);
 
-    // Makes and writes the pictures of these prompts. `request` is what make_request made of the
-    // options. Returns the files.
+    // Makes and writes the pictures of these prompts. `request` is the result of make_request for
+    // the options. Returns the files.
     std::vector<std::filesystem::path> draw(const GenerateOptions& options, Request request,
                                             const std::vector<std::string>& prompts);
     Pipeline& pipeline() { return pipeline_; }
@@ -37,10 +37,10 @@ class Studio {
     ModelHashes hashes_;
 };
 
-// Tells where numbers begin, when that is not at the first.
+// Prints at which number the names continue, unless that is the first.
 void tell_first_number(const OutputNames& names, Display& display);
 
-// The request that the options make, pictures loaded. Throws bad_file for files it names.
+// The request for these options, with pictures loaded. Throws bad_file for files it names.
 Request make_request(const GenerateOptions& options);
 
 // Arguments as main gets them; `argv[0]` is the program or the subcommand.

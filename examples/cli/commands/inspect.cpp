@@ -25,14 +25,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What was learned about the arguments, in their order.
+// What was found out about the arguments, in their order.
 struct Findings {
     std::vector<FileInfo> files;
     nlohmann::json listed = nlohmann::json::array();  // the files as JSON, unreadable ones too
     int exit_code = 0;
 };
 
-// The first bytes of a file; zeros behind its end.
+// The first bytes of a file; zeros after its end.
 std::string beginning_of(const fs::path& path) {
     constexpr size_t kBytes = 32;
     std::string start(kBytes, '\0');
@@ -44,7 +44,7 @@ bool is_readable_picture(std::string_view start) {
     return start.starts_with("\x89PNG") || start.starts_with("\xff\xd8\xff");
 }
 
-// A picture that flux2 does not read, by the bytes at its beginning; null for anything else.
+// The name of a picture format that flux2 does not read, by the first bytes; null for other files.
 const char* other_picture(std::string_view start) {
     if (start.starts_with("GIF87a") || start.starts_with("GIF89a")) {
         return "a GIF";
@@ -67,7 +67,7 @@ struct ImageSize {
     int64_t width, height;
 };
 
-// Of a BMP, by its header; nothing for other files.
+// The size of a BMP, from its header; nothing for other files.
 std::optional<ImageSize> bmp_size(std::string_view start) {
     const auto number = [&](size_t at) {
         uint32_t value = 0;
@@ -76,7 +76,7 @@ std::optional<ImageSize> bmp_size(std::string_view start) {
         }
         return value;
     };
-    // How long the second header may be. "BM" alone could begin a safetensors file too.
+    // Valid lengths of the second header. A safetensors file may begin with "BM" too.
     constexpr std::array<uint32_t, 6> kHeaders = {40, 52, 56, 64, 108, 124};
     if (!start.starts_with("BM") ||
         std::find(kHeaders.begin(), kHeaders.end(), number(14)) == kHeaders.end()) {
@@ -87,7 +87,7 @@ std::optional<ImageSize> bmp_size(std::string_view start) {
                      std::abs(int64_t{static_cast<int32_t>(number(22))})};
 }
 
-// What a picture says it was made with.
+// The metadata in a picture.
 void add_picture(Findings& findings, const fs::path& path, ImageSize size,
                  const std::vector<ImageText>& texts, bool as_json) {
     nlohmann::json picture = {{"path", path.string()},
@@ -197,7 +197,7 @@ nlohmann::json to_json(const FileInfo& file) {
     return json;
 }
 
-// What the library says of it, for who types options.
+// Replaces settings by option names in the library's texts.
 void word(FileInfo& file) {
     file.partners = in_options(file.partners);
     file.variant_reason = in_options(file.variant_reason);
@@ -225,7 +225,7 @@ void add_folder(Findings& findings, const fs::path& folder, bool as_json) {
     if (!as_json) {
         std::cout << folder.string() << ": " << found.choice << "\n";
     }
-    std::set<fs::path> seen;  // a file with several parts stands there several times
+    std::set<fs::path> seen;  // a file with several parts is listed several times
     for (const fs::path& path :
          {found.files.transformer, found.files.text_encoder, found.files.vae}) {
         if (!path.empty() && seen.insert(path).second) {
@@ -266,7 +266,7 @@ void add_path(Findings& findings, const fs::path& path, bool as_json) {
     }
 }
 
-// A file that cannot be read is reported, and the others still have their turn.
+// A file that cannot be read is reported; the other arguments are processed.
 void add_argument(Findings& findings, const fs::path& path, bool as_json) {
     try {
         add_path(findings, path, as_json);
@@ -282,7 +282,7 @@ void add_argument(Findings& findings, const fs::path& path, bool as_json) {
     }
 }
 
-// Which pairs work together, for every transformer; returns the reasons of those that do not.
+// Prints which parts fit each transformer; returns the reasons for those that do not.
 nlohmann::json compare(const std::vector<FileInfo>& files, bool as_json) {
     nlohmann::json misfits = nlohmann::json::array();
     for (const FileInfo& transformer : files) {

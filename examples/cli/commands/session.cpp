@@ -30,7 +30,7 @@ std::string trimmed(const std::string& text) {
     return first == std::string::npos ? "" : text.substr(first, last - first + 1);
 }
 
-// Each picture gets a name of its own, whatever the pattern.
+// Each picture gets a unique name, with any pattern.
 OutputNames name_pictures(const GenerateOptions& options, Display& display) {
     using Existing = OutputNames::Existing;
     OutputNames names(pattern_of_several(options.output),
@@ -44,9 +44,9 @@ class Session {
     Session(const GenerateOptions& options, Display& display)
         : options_(options),
           display_(display),
-          studio_(options, name_pictures(options, display), display) {
-        std::cout << studio_.pipeline().model().name << " on " << studio_.pipeline().device()
-                  << ". Type a prompt, or help.\n";
+          picture_maker_(options, name_pictures(options, display), display) {
+        std::cout << picture_maker_.pipeline().model().name << " on "
+                  << picture_maker_.pipeline().device() << ". Type a prompt, or help.\n";
     }
 
     // Returns false at the end.
@@ -80,7 +80,7 @@ class Session {
 
     GenerateOptions options_;
     Display& display_;
-    Studio studio_;
+    PictureMaker picture_maker_;
     std::vector<Drawn> drawn_;
 };
 
@@ -127,7 +127,7 @@ bool Session::set(const std::string& line) {
              std::istringstream in(value);
              for (std::string item; std::getline(in, item, ',');) {
                  files.push_back(resolve_picture(trimmed(item)));
-                 load_image(files.back(), options_.alpha);  // refuses what cannot be read now
+                 load_image(files.back(), options_.alpha);  // throws now if it cannot be read
              }
              options_.references = files;
          }},
@@ -150,7 +150,7 @@ bool Session::set(const std::string& line) {
 }
 
 void Session::draw(const std::string& prompt) {
-    for (const fs::path& file : studio_.draw(options_, make_request(options_), {prompt})) {
+    for (const fs::path& file : picture_maker_.draw(options_, make_request(options_), {prompt})) {
         drawn_.push_back({prompt, file});
         std::cout << "$" << drawn_.size() << " = " << file.string() << std::endl;
     }
@@ -187,7 +187,7 @@ void Session::history() const {
 
 bool read_line(std::string& line) {
     const EndsAtOnce while_waiting;
-    cancel_requested = false;  // Ctrl-C ends the picture, not the session
+    cancel_requested = false;  // Ctrl-C cancels the picture, not the session
     std::cout << "> " << std::flush;
     return static_cast<bool>(std::getline(std::cin, line));
 }
@@ -195,7 +195,7 @@ bool read_line(std::string& line) {
 }  // namespace
 
 int run_session(const GenerateOptions& options, Display& display) {
-    make_request(options);  // refuses wrong pictures before the model is opened
+    make_request(options);  // reports unreadable pictures before the model is opened
     GenerateOptions kept = options;
     kept.model.load.keep_loaded = true;
     Session session(kept, display);

@@ -1,5 +1,5 @@
-// flux2 bench: times the networks of model files on random inputs, and says how near they come to
-// the speed at which this machine multiplies matrices.
+// flux2 bench: times the networks of model files on random inputs, and compares them with the speed
+// at which this machine multiplies matrices.
 #pragma once
 
 namespace flux2::cli {

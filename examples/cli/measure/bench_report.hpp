@@ -1,4 +1,4 @@
-// What flux2 bench found out about a stage, for people and for programs.
+// Results of flux2 bench for a stage, as text and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -14,11 +14,11 @@ struct StageResult {
     double first_seconds = 0;  // builds the graph as well
     double seconds = 0;        // best run
     double flops = 0;
-    // Of the best run, the part that the stage's matrix multiplies alone would take at raw speed.
+    // Time of the stage's matrix multiplies alone at raw speed, as a share of the best run.
     std::optional<double> raw_share;
     uint64_t weights_bytes = 0;  // on the device, mapped files not counted
     uint64_t buffer_bytes = 0;   // for computing
-    bool finite = false;         // no infinity and nothing that is not a number in the result
+    bool finite = false;         // the result has no infinity and no NaN
 };
 
 // One aligned line without its end.

@@ -79,7 +79,7 @@ Work work_of(const std::vector<const ggml_tensor*>& nodes) {
     };
     for (const ggml_tensor* node : nodes) {
         switch (node->op) {
-            case GGML_OP_MUL_MAT:  // convolutions by way of im2col end in one
+            case GGML_OP_MUL_MAT:  // convolutions by im2col end in one
                 add(of_mul_mat(node));
                 break;
             case GGML_OP_CONV_2D:

@@ -1,5 +1,5 @@
 // What a graph costs: the multiplications and additions of its matrix multiplies, attention and
-// convolutions. Everything else, element by element, counts as nothing.
+// convolutions. Elementwise operations are not counted.
 #pragma once
 
 #include <ggml.h>
@@ -11,7 +11,7 @@
 
 namespace flux2::cli {
 
-// w [k, m] of a type times x [k, n], n_batch times side by side.
+// w [k, m] of a type times x [k, n], n_batch times.
 struct MatMul {
     ggml_type type;
     int64_t k, m, n;
@@ -23,8 +23,8 @@ struct MatMul {
 
 struct Work {
     double flops = 0;
-    // How often each multiply occurs. Convolutions are in here as the multiply that a filter
-    // unrolled to a matrix would need; attention, which is not made of plain multiplies, is not.
+    // How often each multiply occurs. A convolution is counted as the multiply by its filter as a
+    // matrix (im2col); attention is not included.
     std::map<MatMul, int64_t> mat_muls;
 };
 

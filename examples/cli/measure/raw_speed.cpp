@@ -18,20 +18,21 @@ namespace flux2::cli {
 namespace {
 
 constexpr double kLeastShare = 0.01;     // of all multiplies; shapes below are not timed
-constexpr double kSecondsEach = 0.3;     // after which a shape is not repeated any more
-constexpr double kSecondsOfARow = 0.01;  // long beside the start of a graph
+constexpr double kSecondsEach = 0.3;     // a shape is repeated until this time is over
+constexpr double kSecondsOfARow = 0.01;  // long compared with the start of a graph
 constexpr int kMostRuns = 10;
 constexpr double kMostCopies = 64;
 
-// A multiply's tensors in the memory of the device, the weight where the networks have theirs.
+// The tensors of a multiply in device memory; the weight is in the same kind of buffer as in the
+// networks.
 struct Operands {
     ggml_context_ptr context;
     ggml_tensor *w, *x, *y;
     TensorBuffer weight, others;
 };
 
-// Random values, the same again every few rows. Zeros would let a GPU run cooler, and thus faster,
-// than in earnest; they remain for types that from_f32 cannot write.
+// Random values, repeated every few rows. With zeros a GPU needs less power and is faster than with
+// real weights; they are used only for types that from_f32 cannot write.
 void fill(ggml_tensor* tensor) {
     constexpr int64_t kValues = 1 << 18;
     const auto type = static_cast<TensorType>(tensor->type);
@@ -45,7 +46,7 @@ void fill(ggml_tensor* tensor) {
     const std::vector<float> values = random_values(1, n);
     std::vector<std::byte> encoded(data_bytes(type, n));
     from_f32(type, values, width, encoded);
-    // In one go: memory that lays matrices out anew takes them so only.
+    // In one call: buffers that repack matrices accept only whole tensors.
     std::vector<std::byte> all;
     for (int64_t row = 0; row < n_rows; row += n_drawn) {
         const auto taken = data_bytes(type, std::min(n_drawn, n_rows - row) * width);
@@ -102,7 +103,7 @@ std::optional<Operands> make_operands(const Backend& backend, const MatMul& shap
     return o;
 }
 
-// Best time of a graph that multiplies n times. All results go to the same place.
+// Best time of a graph with n multiplies, which all write to the same result.
 double seconds_of_row(const Backend& backend, const Operands& o, int n) {
     const size_t max_nodes = 2 * static_cast<size_t>(n) + 8;
     Graph graph(backend, max_nodes);
@@ -125,8 +126,8 @@ double seconds_of_row(const Backend& backend, const Operands& o, int n) {
     return best;
 }
 
-// Few enough columns for operands of half a gigabyte. A multiply as wide as that keeps its speed
-// when it gets wider.
+// Limits the columns so that operands stay below half a gigabyte. Wider multiplies have the same
+// speed.
 int64_t timed_columns(const MatMul& shape) {
     constexpr int64_t kMostValues = 128'000'000;
     constexpr int64_t kStep = 256;

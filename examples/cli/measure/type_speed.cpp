@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kWidth = 3072;  // of klein 4B
 constexpr int64_t kRows = 9216;   // of its qkv matrices
 constexpr int64_t kTokens = 768;  // of a picture of 256x256 with its text
-constexpr double kFine = 0.01;    // an error that leaves pictures as they are
-constexpr double kCoarse = 0.1;   // one that changes details
+constexpr double kFine = 0.01;    // an error that does not change pictures visibly
+constexpr double kCoarse = 0.1;   // an error that changes details
 
 double quantisation_error(TensorType type) {
     constexpr int64_t kSampleRows = 64;

@@ -1,4 +1,4 @@
-// Which type of weights this machine multiplies fastest, at which error.
+// Speed and error of each weight type on this machine.
 #pragma once
 
 #include "compute/backend.hpp"

@@ -17,7 +17,7 @@
 namespace flux2::cli {
 namespace {
 
-// Types for which ggml prepares tables for seconds before it can make the first block.
+// Types for which ggml needs seconds to prepare tables before it can quantise.
 constexpr auto kIq2S = static_cast<TensorType>(GGML_TYPE_IQ2_S);
 constexpr auto kIq1M = static_cast<TensorType>(GGML_TYPE_IQ1_M);
 
@@ -102,7 +102,7 @@ std::vector<Layout> layouts_of(const Backend& backend, const ggml_tensor* matrix
     return layouts;
 }
 
-// A tensor of no memory yet, and what holds it.
+// A tensor without memory yet, and its context.
 struct Matrix {
     ggml_context_ptr context;
     ggml_tensor* tensor;
@@ -146,7 +146,7 @@ double limit_for(TensorType type) {
 void check_weight_layouts(const Backend& backend, Report& report) {
     for (const TensorType type : matrix_types()) {
         const Operands operands(type);
-        // The second width is no multiple of what most kernels take at once.
+        // The second width is not a multiple of the tile width of most kernels.
         for (const int64_t n_out : {kMostOut, int64_t{36}}) {
             const Matrix matrix(type, n_out);
             for (const Layout& layout : layouts_of(backend, matrix.tensor)) {

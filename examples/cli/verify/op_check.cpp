@@ -20,7 +20,7 @@ namespace {
 
 using Shape = std::array<int64_t, 4>;
 
-// A graph whose inputs are random, the same for every form of it.
+// A graph with random inputs, which are the same for every form of the graph.
 class Trial {
   public:
     Trial(const Backend& backend, const Form& form) : graph_(backend, kMaxNodes, form) {}
@@ -68,7 +68,7 @@ class Trial {
         output = ggml_is_contiguous(output) ? output : ggml_cont(graph_, output);
         graph_.finish(output);
         for (const auto& [tensor, values] : inputs_) {
-            if (tensor->buffer != nullptr) {  // null when the operation had no use for it
+            if (tensor->buffer != nullptr) {  // null when the operation does not use it
                 set(tensor, values);
             }
         }
@@ -108,7 +108,7 @@ class Trial {
 struct Case {
     std::string operation, shape;
     std::function<ggml_tensor*(Trial&)> build;
-    // What to compare with: ggml's operations, or where these overflow, those of compute/cpu.
+    // What to compare with: ggml's operations, or those of compute/cpu if ggml's overflow.
     Operations other = Operations::stock;
 };
 
@@ -187,8 +187,8 @@ void add_token_cases(std::vector<Case>& cases) {
                      }});
 }
 
-// A feed-forward branch whose weights are so large that what is between them leaves the range of
-// F16 by far, and the residual stream as well.
+// A feed-forward branch with weights so large that the values between them, and the residual
+// stream, are far outside the range of F16.
 void add_scaled_weights_case(std::vector<Case>& cases) {
     constexpr int64_t kWidth = 256;
     constexpr int64_t kTokens = 33;
@@ -207,7 +207,7 @@ void add_scaled_weights_case(std::vector<Case>& cases) {
                      }});
 }
 
-// Heads of n tokens, the first n_first of them apart; -> what attention reads
+// Heads of n tokens, the first n_first of them separate -> the inputs of attention
 ggml_tensor* random_heads(Trial& t, int64_t head_dim, int64_t n_head, int64_t n, int64_t n_first,
                           const Rope* rope) {
     std::vector<HeadsPart> parts;
@@ -296,7 +296,7 @@ void add_feature_map_cases(std::vector<Case>& cases) {
             const FeatureMap x = t.feature_map(planes, size);
             return to_planes(t.graph(), build(t, x));
         };
-        // ggml rounds pixels to F16, which ends at 65504.
+        // ggml rounds pixels to F16, whose largest value is 65504.
         cases.push_back(
             {name, shape, build_planes, size > 1 ? Operations::cpu : Operations::stock});
     };
@@ -327,7 +327,7 @@ void add_feature_map_cases(std::vector<Case>& cases) {
     });
     const auto norm_of = [](int64_t channels) {
         return [=](Trial& t, const FeatureMap& x) {
-            // A convolution first: norms read what convolutions write.
+            // A convolution first: norms read the output format of convolutions.
             const FeatureMap y = conv(t.graph(), random_conv(t, 1, 64, channels), x);
             const Shape ne = {channels, 1, 1, 1};
             return group_norm_silu(t.graph(), {t.input(ne), t.input(ne)}, y);
@@ -370,8 +370,7 @@ HostTensor result_of(const Case& c, const Backend& backend, const Form& form) {
     return trial.compute(c.build(trial));
 }
 
-// What the CPU at hand computes with, exactly and with the attention in 16 bits that matrices in
-// fewer bits allow.
+// The forms for the CPU at hand: exact, and with attention in 16 bits as used with smaller types.
 void check_cpu_forms(const Case& c, const Backend& cpu, const HostTensor& other, Report& report) {
     constexpr double kExact = 2e-3;  // ggml's attention and convolutions round to F16
     constexpr double k16Bits = 1e-2;
@@ -387,7 +386,7 @@ void check_cpu_forms(const Case& c, const Backend& cpu, const HostTensor& other,
 void check_operations(const std::string& device, int n_threads, Report& report) {
     // Activations in BF16 or F16, rounded two or three times on the way.
     constexpr double kAgainstOther = 1e-2;
-    // The same roundings, but sums in another order may round to the neighbour.
+    // The same roundings, but sums in another order may be rounded to the adjacent value.
     constexpr double kAgainstPlain = 4e-3;
     const Backend backend(device, n_threads);
     check(backend.operations() != Operations::stock, ErrorKind::unsupported, backend.name(),

@@ -1,5 +1,5 @@
 // flux2 selftest --ops: every operation of our own on a device against its plain C++ form on the
-// CPU and against ggml's operations, on random and on hostile shapes.
+// CPU and against ggml's operations, on random and on extreme shapes and values.
 #pragma once
 
 #include "verify/recording.hpp"

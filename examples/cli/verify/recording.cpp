@@ -48,7 +48,7 @@ HostTensor Recording::get(const std::string& name) const {
 }
 
 std::vector<int32_t> Recording::get_ints(const std::string& name) const {
-    constexpr int32_t kMost = 1 << 24;  // up to here F32 holds every whole number
+    constexpr int32_t kMost = 1 << 24;  // F32 represents every integer up to here
     std::vector<int32_t> result;
     for (const float value : get(name).data) {
         check(std::abs(value) <= static_cast<float>(kMost), ErrorKind::bad_file, file().string(),

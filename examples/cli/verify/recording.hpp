@@ -1,4 +1,4 @@
-// Recorded tensors of a reference run, and how ours compare with them.
+// Recorded tensors of a reference run, and comparison with ours.
 #pragma once
 
 #include "base/host_tensor.hpp"
@@ -16,19 +16,19 @@
 
 namespace flux2::cli {
 
-// One file of recorded tensors; shapes come reversed, in ggml's order.
+// One file of recorded tensors; shapes are in ggml's order.
 class Recording {
   public:
     explicit Recording(const std::filesystem::path& file);
 
     const std::filesystem::path& file() const { return source_.path(); }
-    // What stands in the metadata, an object; each value there is JSON text. Throws bad_file.
+    // The metadata as an object; each value in the file is JSON text. Throws bad_file.
     nlohmann::json settings() const;
     std::vector<std::string> names() const;
     bool has(const std::string& name) const { return source_.find(name) != nullptr; }
     // Throws bad_file when it is missing.
     HostTensor get(const std::string& name) const;
-    // The same for whole numbers; throws bad_file when they are too large to be any.
+    // The same for integers; throws bad_file when a value is too large to be exact.
     std::vector<int32_t> get_ints(const std::string& name) const;
     // As PyTorch has it, slowest first.
     std::vector<int64_t> shape(const std::string& name) const;
@@ -39,17 +39,16 @@ class Recording {
     TensorSource source_;
 };
 
-// Largest relative error that passes, by what is compared.
+// Largest relative error that passes, for each kind of comparison.
 struct Limits {
     double stage = 2e-4;  // a few blocks, from recorded inputs
     double text = 2e-4;   // features after 27 layers of the text encoder
     double run = 2e-4;    // several steps, each starting from the last one's result
-    double psnr = 60;     // of the picture in dB; here the least that passes
+    double psnr = 60;     // of the picture in dB; here the smallest value that passes
     static constexpr double kSigmas = 1e-6;  // computed in double, stored as F32
 };
 
-// For matrices of this type. They follow from how matrices are multiplied; the reasons stand in
-// docs/numerics.md.
+// For matrices of this type. docs/numerics.md has the reasons.
 Limits limits_for(const Backend& backend, TensorType type);
 
 // Collects comparisons: a line each on `out`, and the tensors for --dump.
@@ -57,8 +56,8 @@ class Report {
   public:
     explicit Report(std::ostream& out) : out_(out) {}
 
-    // Compares with the recorded tensor of that name; the dump gets ours in the recorded shape.
-    // Another number of values fails.
+    // Compares with the recorded tensor of that name; the dump gets ours in the recorded shape. A
+    // different number of values is a failure.
     void compare(const std::string& stage, const std::string& name, const HostTensor& ours,
                  const Recording& recording, double limit);
     // The same with values from elsewhere; they are not dumped.
@@ -88,12 +87,11 @@ class Report {
     std::vector<FloatTensor> computed_;
 };
 
-// ||a - b|| / ||b||; infinite when a has a value that is no number.
+// ||a - b|| / ||b||; infinite when a contains a NaN.
 double relative_error(const std::vector<float>& a, const std::vector<float>& b);
 
 // Peak signal-to-noise ratio in dB of two pictures in 0..1 after rounding both to 8 bits, as they
-// are saved; infinite when they are equal then, minus infinite when one has a value that is no
-// number.
+// are saved; infinite when they are equal then, minus infinite when one contains a NaN.
 double psnr_8_bit(const std::vector<float>& a, const std::vector<float>& b);
 
 // Pixels in -1..1 as pictures are recorded: in 0..1, clamped.

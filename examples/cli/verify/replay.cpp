@@ -28,13 +28,13 @@ namespace fs = std::filesystem;
 
 // A recording, the model that replays it, and what is to be made.
 struct Run {
-    std::string name;  // the recording's, without its ending
+    std::string name;  // the recording's file name without extension
     const Recording& recording;
     const Model& model;
     Job job;
     FittedImages images;
     Limits limits;
-    size_t n_steps;  // that are computed
+    size_t n_steps;  // to compute
     Report& report;
 
     bool is_whole() const { return n_steps + 1 == job.sigmas.size(); }
@@ -94,7 +94,7 @@ Request recorded_request(const Recording& recording, const nlohmann::json& setti
     return request;
 }
 
-// The job as flux2 itself would understand it; what is wrong with it is the recording's fault.
+// Resolves the request as flux2 would; errors are reported as errors of the recording.
 Job resolve_recorded(const Recording& recording, const Request& request, const Model& model) {
     try {
         return resolve(request, model);
@@ -139,8 +139,8 @@ double bits(TensorType type) {
     return 8.0 * static_cast<double>(block_bytes(type)) / static_cast<double>(block_elements(type));
 }
 
-// The type in memory, or a quantised one in the files that is coarser: expanding it on loading does
-// not bring back what was rounded away.
+// The type in memory, or a quantised one in the files that is coarser: expanding it when loading
+// does not restore the precision.
 TensorType coarsest_type(const Model& model, TensorType in_memory) {
     TensorType coarsest = in_memory;
     for (const Checkpoint* part : {&model.transformer, &*model.text_encoder, &*model.vae}) {
@@ -230,7 +230,7 @@ void replay_picture(const Run& run, LoadedModel& loaded_model, const HostTensor&
     run.report.compare_pictures(run.name, image, *recorded, run.limits.psnr);
 }
 
-// Whether a tensor belongs to what a shortened run leaves out.
+// Whether a shortened run does not compute this tensor.
 bool is_left_out(const Run& run, const std::string& tensor) {
     for (size_t step = run.n_steps; step + 1 < run.job.sigmas.size(); ++step) {
         if (tensor == "latents_" + std::to_string(step)) {
@@ -240,7 +240,7 @@ bool is_left_out(const Run& run, const std::string& tensor) {
     return tensor == "image" && !run.is_whole();
 }
 
-// A step or a reference too few must not pass because nobody asked for its tensor.
+// Every recorded tensor must have been compared, so that a missing step or reference is noticed.
 void check_nothing_left(const Run& run) {
     for (const std::string& tensor : run.recording.names()) {
         const bool expected = tensor != "noise" && !is_left_out(run, tensor);

@@ -120,7 +120,7 @@ std::vector<HostTensor> encode_references(const Selftest& test, Vae& vae, size_t
     return references;
 }
 
-// A whole run from recorded noise and text features; what kind of run its name tells.
+// A whole run from recorded noise and text features; its name tells the kind of run.
 void test_run(Selftest& test, const std::string& run, Transformer& transformer, Vae& vae) {
     const Recording golden(test.folder / (run + ".golden.safetensors"));
     const Recording text(test.folder / "text_encoder.golden.safetensors");
@@ -196,7 +196,7 @@ void run_all(Selftest& test) {
     }
 }
 
-// The recordings that come with the program: beside the build tree's or the installed programs.
+// The bundled recordings, relative to the programs in the build tree or as installed.
 fs::path bundled_recordings() {
     return program_folder() / ".." / "share" / "flux2" / "selftest";
 }
@@ -299,7 +299,7 @@ int selftest(int argc, char** argv) {
         run_golden(args, report);
     }
     if (args.count("dump") > 0) {
-        cancel_on_signals();  // what is begun here is written whole
+        cancel_on_signals();  // files that are being written are completed
         report.dump(args["dump"].as<std::string>());
     }
     std::cout << report.n_compared() - report.n_failed() << " passed, " << report.n_failed()

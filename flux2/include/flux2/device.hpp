@@ -1,4 +1,4 @@
-// What this machine and build can compute on.
+// The devices that this machine and build can compute on.
 #pragma once
 
 #include <flux2/export.h>

@@ -1,4 +1,4 @@
-// The one exception type of the library and the exit codes our programs make of it.
+// The exception type of the library and the exit codes of our programs.
 #pragma once
 
 #include <flux2/export.h>

@@ -65,12 +65,12 @@ typedef enum flux2_status FLUX2_ENUM_TYPE {
     FLUX2_INTERNAL = 8        // a bug of ours
 } flux2_status;
 
-// What went wrong in the last call on this thread that failed, and what to do; empty when none did.
-// Valid until the thread's next failure.
+// The message of the last failed call on this thread; empty when none failed. Valid until the
+// thread's next failure.
 FLUX2_API const char* flux2_last_error(void);
 
-// What a program returns that ends with this status: 0, 2 for arguments, 3 for files, 4 for memory
-// or disk, 5 for a device, 130 when cancelled, else 1.
+// The exit code of a program that ends with this status: 0, 2 for arguments, 3 for files, 4 for
+// memory or disk, 5 for a device, 130 when cancelled, else 1.
 FLUX2_API int flux2_exit_code(flux2_status status);
 
 // Messages name what a caller can set by its field or parameter here, in backquotes: "use a smaller
@@ -116,9 +116,9 @@ typedef enum flux2_log_level FLUX2_ENUM_TYPE {
 
 typedef void (*flux2_log)(flux2_log_level level, const char* line, void* user_data);
 
-// Sends what the library has to say to this function; null, as in the beginning, drops it. For the
-// whole process. Any thread may call this, but not the function itself. The function is called from
-// the threads that use the library and from those they start, one call at a time.
+// Sends messages of the library to this function; null, the initial state, drops them. Applies to
+// the whole process. Any thread may call this, but not the function itself. The function is called
+// from the threads that use the library and from those they start, one call at a time.
 FLUX2_API flux2_status flux2_set_log(flux2_log log, void* user_data);
 
 // ---- Pictures ----
@@ -131,9 +131,9 @@ typedef struct flux2_image {
     uint8_t* rgb;
 } flux2_image;
 
-// What becomes of transparency.
+// How transparency is handled.
 typedef enum flux2_alpha FLUX2_ENUM_TYPE {
-    FLUX2_ALPHA_DROP = 0,  // the colour below it shows, as in the reference; logs a warning
+    FLUX2_ALPHA_DROP = 0,  // alpha is ignored, as in the reference; logs a warning
     FLUX2_ALPHA_WHITE = 1  // blended over white
 } flux2_alpha;
 
@@ -165,12 +165,12 @@ FLUX2_API flux2_status flux2_image_texts_decode(const void* bytes, size_t n_byte
                                                 flux2_image_text_list* list);
 FLUX2_API void flux2_image_text_list_free(flux2_image_text_list* list);
 
-// Writes a PNG, a JPEG or a BMP, as the name ends in .png, .jpg, .jpeg or .bmp; only a PNG takes
-// texts along, an array that may be null when there are none. The file appears whole or not at all;
-// a pipe or a device takes the bytes and stays what it is.
+// Writes a PNG, a JPEG or a BMP, depending on the extension .png, .jpg, .jpeg or .bmp; texts are
+// only written to a PNG, and may be null when there are none. Files are written atomically; to a
+// pipe or a device the bytes are written directly.
 FLUX2_API flux2_status flux2_image_save(const char* path, const flux2_image* image,
                                         const flux2_image_text* texts, size_t n_texts);
-// The same for a file that is not there yet. *saved is 0, and nothing is written, when it is.
+// The same, but only if the file does not exist yet; else *saved is 0 and nothing is written.
 FLUX2_API flux2_status flux2_image_save_new(const char* path, const flux2_image* image,
                                             const flux2_image_text* texts, size_t n_texts,
                                             uint32_t* saved);
@@ -203,12 +203,12 @@ typedef struct flux2_model_files {
     const char* transformer;
     const char* text_encoder;
     const char* vae;
-    // TAEF2, the tiny autoencoder: draws previews and, fast and roughly, the picture itself. It
-    // encodes pictures when there is no autoencoder for that. Null: none.
+    // TAEF2, the tiny autoencoder: decodes previews and, fast but less exactly, the picture. It
+    // also encodes pictures when there is no autoencoder. Null: none.
     const char* taesd;
-    const char* choice;           // set by flux2_find_model: what was taken and over what, a line
-    void* memory;                 // the library's own: where found texts lie
-    uint32_t taesd_preview_only;  // leaves the picture to the autoencoder
+    const char* choice;  // set by flux2_find_model: one line, what was chosen and instead of what
+    void* memory;        // the library's own: holds the found texts
+    uint32_t taesd_preview_only;  // the autoencoder decodes the picture
     uint32_t reserved;
 } flux2_model_files;
 
@@ -220,15 +220,15 @@ static inline flux2_model_files flux2_model_files_default(void) {
 }
 
 // Looks for the parts in a folder and the folders in it. Variant: "klein", "base", "kv" or "dev";
-// null: the distilled one of several. Parts that are set in `files` are taken as they are; one that
-// is not found stays null. On failure `files` keeps its content. Free it with
+// null: the distilled one of several. Parts that are set in `files` are used as they are; a part
+// that is not found stays null. On failure `files` keeps its content. Free it with
 // flux2_model_files_free.
 FLUX2_API flux2_status flux2_find_model(const char* folder, const char* variant,
                                         flux2_model_files* files);
 // Sets all texts to null, those of the caller too.
 FLUX2_API void flux2_model_files_free(flux2_model_files* files);
 
-// What a part is, from its file's header alone. Made by the library.
+// Description of a part, from its file's header alone. Made by the library.
 typedef struct flux2_file_info {
     size_t size;
     const char* path;
@@ -241,7 +241,7 @@ typedef struct flux2_file_info {
     const char* partners;  // which files it goes with
     const char* variant;   // transformer: "klein", "base", "kv" or "dev"
     const char* variant_reason;  // how that is known
-    const char* const* notes;    // what else its user should know, such as a missing tokenizer
+    const char* const* notes;    // warnings for the user, such as a missing tokenizer
     size_t n_notes;
     int64_t n_parameters;
     uint64_t size_bytes;
@@ -283,7 +283,7 @@ typedef struct flux2_load_options {
     uint64_t cache_bytes;       // upper limit of that folder
     uint64_t max_device_bytes;  // for weights and computation; 0: all there is
     int32_t threads;            // at most 512; 0: one per physical core
-    uint32_t keep_loaded;       // hold all parts between pictures if they fit; else in turn
+    uint32_t keep_loaded;       // keep all parts loaded if they fit; else one at a time
     uint32_t repack;            // on a CPU, repack matrices where that is faster and RAM suffices
     uint32_t unpack;  // on an NVIDIA GPU, unpack quantised matrices to BF16 when there is room
 } flux2_load_options;
@@ -315,7 +315,7 @@ FLUX2_API const char* flux2_device_name(const flux2_pipeline* pipeline);
 
 // ---- Requests ----
 
-// Ends the requests that carry it, be they waiting or in the making, and no others.
+// Cancels the requests that refer to it, waiting or running, and no others.
 typedef struct flux2_cancel_token flux2_cancel_token;
 
 // On failure *token is null. Free it with flux2_cancel_token_free.
@@ -377,7 +377,7 @@ typedef struct flux2_request {
     int32_t match_reference;  // take the size of this one, counted from 0; below 0: of the first
     int32_t steps;            // 0: the model's own
     float guidance;           // below 0: the model's own
-    float strength;           // of the noise over init: above 0; near 0 keeps it, 1 ignores it
+    float strength;           // for init: above 0 (almost keeps it; 0 is refused) to 1 (ignores it)
     int32_t text_length;      // in tokens; 0: the model's own
     uint32_t fit_size;        // round sizes to multiples of 16 instead of refusing them
     uint32_t preview;         // progress of steps carries the picture so far

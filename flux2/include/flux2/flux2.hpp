@@ -35,13 +35,13 @@ namespace flux2 {
 // text encoder may be missing when features come from a file, the autoencoder when there is TAEF2.
 struct ModelFiles {
     std::filesystem::path transformer, text_encoder, vae;
-    // TAEF2, the tiny autoencoder: draws previews and, fast and roughly, the picture itself. It
-    // encodes pictures when there is no autoencoder for that. Empty: none.
+    // TAEF2, the tiny autoencoder: decodes previews and, fast but less exactly, the picture. It
+    // also encodes pictures when there is no autoencoder. Empty: none.
     std::filesystem::path taesd = {};
-    bool taesd_preview_only = false;  // leaves the picture to the autoencoder
+    bool taesd_preview_only = false;  // the autoencoder decodes the picture
 };
 
-// What a file is, from its header alone.
+// Description of a file, from its header alone.
 struct FileInfo {
     std::filesystem::path path;
     std::string part;    // "transformer", "text encoder", "autoencoder" or "tiny autoencoder"
@@ -53,7 +53,7 @@ struct FileInfo {
     // 9".
     std::string scheme;
     std::string partners;            // which files it goes with
-    std::vector<std::string> notes;  // what else its user should know, such as a missing tokenizer
+    std::vector<std::string> notes;  // warnings for the user, such as a missing tokenizer
     int64_t n_parameters = 0;
     uint64_t size_bytes = 0;
     int64_t text_width = 0;       // of the features a transformer takes or an encoder gives
@@ -78,14 +78,14 @@ FLUX2_API std::optional<std::string> misfit(const FileInfo& a, const FileInfo& b
 
 struct FoundModel {
     ModelFiles files;
-    std::string choice;  // one line: what was taken, and over what
+    std::string choice;  // one line: what was chosen, and instead of what
 };
 
 // Looks for the three parts in a folder and the folders in it: GGUF before safetensors, original
 // before diffusers names; of several transformers the one of this variant ("klein", "base", "kv",
-// "dev"), else the distilled one, and what fits it. Parts that are given are taken as they are and
-// not looked for. A part that is not there stays empty; two candidates that nothing tells apart are
-// refused, and so is a broken file when nothing else serves its part. Throws bad_file.
+// "dev"), else the distilled one, and the parts that fit it. Parts in `given` are used as they are.
+// A part that is not found is left empty. Two equally good candidates are an error, and so is a
+// broken file if there is no other file for its part. Throws bad_file.
 FLUX2_API FoundModel find_model(const std::filesystem::path& folder,
                                 const std::string& variant = "", const ModelFiles& given = {});
 
@@ -96,20 +96,20 @@ struct LoadOptions {
     int threads = 0;                // 0: one per physical core
     std::string type;               // of the matrices in memory, such as "Q8_0"; empty: the file's
     std::string variant;            // overrides what the file says
-    bool keep_loaded = false;       // hold all parts between pictures if they fit; else in turn
+    bool keep_loaded = false;       // keep all parts loaded if they fit; else one at a time
     uint64_t max_device_bytes = 0;  // for weights and computation; 0: all there is
-    // On a CPU, lay matrices out anew where its kernels are faster so and RAM suffices; else they
-    // stay in the mapped file.
+    // On a CPU, repack matrices in RAM into the layout its kernels are fastest with, if RAM
+    // suffices; else they are read from the mapped file.
     bool repack = true;
-    // On an NVIDIA GPU, unpack quantised matrices to BF16 when there is room: they are multiplied
-    // two to three times faster so. Not done when `type` is set.
+    // On an NVIDIA GPU, unpack quantised matrices to BF16 when there is room: this makes multiplies
+    // two to three times faster. Not done when `type` is set.
     bool unpack = true;
     std::filesystem::path cache_folder;  // for encoded prompts; empty: no cache
     uint64_t cache_bytes = 500'000'000;  // upper limit of that folder
 };
 
-// A picture to start from, noised to `strength` of the way: above 0, which nearly keeps
-// it, up to 1, which ignores it.
+// A picture to start from. Noise is added to it, and about this share of the steps is run:
+// `strength` is above 0 (almost keeps the picture; 0 itself is refused) and at most 1 (ignores it).
 struct InitImage {
     Image image;
     float strength = 0.75f;
@@ -117,19 +117,19 @@ struct InitImage {
 
 struct Request {
     std::string prompt;
-    std::string negative_prompt;       // for models that are guided by two passes
+    std::string negative_prompt;       // for models with guidance by two passes
     std::optional<int> width, height;  // multiples of 16; unset: a reference's, else the model's
     bool fit_size = false;             // round sizes to multiples of 16 instead of refusing them
     std::optional<int> steps;          // unset: the model's own
     std::optional<float> guidance;     // unset: the model's own
-    std::optional<uint64_t> seed;      // unset: random, told in Result
+    std::optional<uint64_t> seed;      // unset: random, see Result
     std::vector<Image> references;
     std::optional<size_t> match_reference;  // take the size of this one, counted from 0
     std::optional<InitImage> init;
-    std::vector<float> sigmas;       // own noise levels, from 1 down to 0; empty: the schedule's
+    std::vector<float> sigmas;       // custom noise levels, from 1 down to 0; empty: the schedule's
     std::optional<int> text_length;  // in tokens; unset: the model's own
     std::string generator = "cuda";  // of noise: "cuda", "cuda-f32", "cpu", "cpu-f32"
-    bool preview = false;            // progress of steps carries the picture so far
+    bool preview = false;            // Step::preview is set after each step
     // For comparison with other programs: safetensors files with `noise` [1, channels, h, w], and
     // with `prompt_embeds` and `negative_prompt_embeds` [1, n, width].
     std::filesystem::path noise_file, embeds_file;
@@ -146,9 +146,9 @@ FLUX2_API const char* to_string(Stage stage);
 struct Step {
     Stage stage = Stage::load;
     std::string what;                // the part that is loaded
-    double share = 0;                // of the stage that is done, 0..1
+    double share = 0;                // how much of the stage is done, 0..1
     int step = 0, n_steps = 0;       // denoising: steps that are done
-    const Image* preview = nullptr;  // the picture so far; a fraction of its size without TAEF2
+    const Image* preview = nullptr;  // the unfinished picture; of reduced size without TAEF2
 };
 
 // Called often, from the thread that generates. Return false to cancel.
@@ -165,9 +165,9 @@ struct Result {
     int steps = 0;
     float guidance = 0;
     std::vector<float> sigmas;
-    bool prompt_cached = false;  // features were there already: the text encoder was not used
+    bool prompt_cached = false;  // features were cached: the text encoder was not used
     Timings timings;
-    // The most that weights and computation took at a time, as allocated.
+    // Peak of the memory allocated for weights and computation.
     uint64_t device_peak = 0, host_peak = 0;
 };
 
@@ -178,7 +178,7 @@ struct StageMemory {
     std::string placement;        // "CUDA0", "CPU", "streamed to CUDA0"
     uint64_t device_weights = 0;  // on a GPU
     uint64_t device_compute = 0;
-    uint64_t host_weights = 0;  // in RAM of our own
+    uint64_t host_weights = 0;  // in RAM, allocated
     uint64_t host_compute = 0;  // buffers, work space, pictures and features
     uint64_t mapped = 0;        // pages of the model files, which the system may drop
 };
@@ -206,9 +206,9 @@ class Pipeline {
 
     // Throws bad_argument for a request that cannot work, before anything large is loaded.
     FLUX2_API Result generate(const Request& request, const Progress& progress = {});
-    // Encodes the prompts of requests that are otherwise like this one ahead, so that the text
-    // encoder is loaded once for many pictures; eight of them are held in memory. Refuses what
-    // generate would refuse, keeps to the same limits and obeys the request's cancel.
+    // Encodes the prompts of later requests that are otherwise equal to this one, so that the text
+    // encoder is loaded once for many pictures; the features of eight prompts are held in memory.
+    // Checks and limits are those of generate; the request's cancel flag is obeyed.
     FLUX2_API void encode_prompts(const Request& request, const std::vector<std::string>& prompts,
                                   const Progress& progress = {});
     // Peak memory of a request, from its real graphs; loads no weights.

@@ -1,4 +1,4 @@
-// Pictures as the library takes and gives them, their files, and the same in memory.
+// Images: in memory, in files, and as the bytes of a file.
 #pragma once
 
 #include <flux2/export.h>
@@ -19,16 +19,16 @@ struct Image {
     std::vector<uint8_t> rgb;
 };
 
-// What becomes of transparency.
+// How transparency is handled.
 enum class Alpha {
-    drop,   // the colour below it shows, as in the reference implementation; logs a warning
+    drop,   // alpha is ignored, as in the reference implementation; logs a warning
     white,  // blended over white
 };
 
-// Reads a PNG or a JPEG, whatever its name ends in. Grey and palette become RGB, 16 bits 8; the
-// orientation in EXIF data is applied, colour profiles are not. Throws bad_file for a missing,
-// broken or truncated file, one of another format, and a picture with a side over 16384 pixels;
-// sizes are checked before anything is decoded.
+// Reads a PNG or a JPEG, whatever its name ends in. Grey and palettes are converted to RGB, 16 bits
+// to 8; the orientation in EXIF data is applied, colour profiles are not. Throws bad_file for a
+// missing, broken or truncated file, one of another format, and a picture with a side over 16384
+// pixels; sizes are checked before anything is decoded.
 FLUX2_API Image load_image(const std::filesystem::path& path, Alpha alpha = Alpha::drop);
 // The same from a file's bytes in memory; `name` stands for them in errors.
 FLUX2_API Image decode_image(std::span<const std::byte> bytes,
@@ -40,14 +40,15 @@ struct ImageText {
     std::string text;  // UTF-8
 };
 
-// Writes a PNG, a JPEG (quality 95, colour at full resolution) or a BMP, as the name ends in .png,
-// .jpg, .jpeg or .bmp; only a PNG takes texts along. The file appears whole or not at all, behind a
-// symbolic link too. A pipe or a device such as /dev/null takes the bytes and stays what it is,
-// those of a PNG when its name has no ending. Throws bad_argument for another ending or an image
-// whose sizes do not fit its bytes, bad_file or out_of_disk when it cannot be written.
+// Writes a PNG, a JPEG (quality 95, colour at full resolution) or a BMP, depending on the extension
+// .png, .jpg, .jpeg or .bmp; texts are only written to a PNG. Files are written atomically; a
+// symbolic link is kept and its target replaced. Bytes are written directly to a pipe or a device
+// such as /dev/null, as a PNG when its name has no extension. Throws bad_argument for another
+// extension or an image whose sizes do not match its bytes, bad_file or out_of_disk when it cannot
+// be written.
 FLUX2_API void save_image(const std::filesystem::path& path, const Image& image,
                           const std::vector<ImageText>& texts = {});
-// The same for a file that is not there yet. Returns false, and writes nothing, when it is.
+// The same, but only if the file does not exist yet; else returns false and writes nothing.
 FLUX2_API bool save_new_image(const std::filesystem::path& path, const Image& image,
                               const std::vector<ImageText>& texts = {});
 

@@ -1,4 +1,4 @@
-// The one way the library speaks: a callback that gets a level and a line.
+// Messages of the library: a callback that gets a level and a line.
 #pragma once
 
 #include <flux2/export.h>
@@ -12,10 +12,10 @@ enum class LogLevel { debug, info, warning, error };
 
 using LogSink = std::function<void(LogLevel, const std::string& line)>;
 
-// Replaces the sink, which is one for the whole process, and waits until the former one is left; an
-// empty one silences the library, as in the beginning. Any thread may call this, but not a sink.
-// The sink is called from the threads that use the library and from those they start, one at a
-// time.
+// Replaces the sink, of which the process has one, and waits until running calls of the former one
+// have returned. An empty sink, the initial state, drops all messages. Any thread may call this,
+// but not a sink. The sink is called from the threads that use the library and from those they
+// start, one at a time.
 FLUX2_API void set_log(LogSink sink);
 
 }  // namespace flux2

@@ -1,6 +1,6 @@
-// What a caller can set, where messages of the library name it. They do so by the field or the
-// parameter in backquotes ("use a smaller `type`"), since only a program knows its own words: an
-// option, a field of JSON.
+// Settings that messages of the library refer to. The library names a setting by its field or
+// parameter in backquotes ("use a smaller `type`"); a program can replace that by its own name for
+// it, such as an option or a JSON field.
 #pragma once
 
 #include <flux2/export.h>
@@ -31,14 +31,14 @@ enum class Setting {
     tokenizer,
 };
 
-// As the field or the parameter is called: "text_encoder".
+// The name of the field or parameter: "text_encoder".
 FLUX2_API const char* to_string(Setting setting);
 
-// What a program calls a setting.
+// Returns a program's name for a setting.
 using SettingWording = std::function<std::string(Setting)>;
 
-// A text of the library (the message of an Error, a line of the log, what FileInfo says) with its
-// settings in the program's words.
+// A text of the library (the message of an Error, a line of the log, what FileInfo says) with
+// settings replaced by the program's names for them.
 FLUX2_API std::string worded(const std::string& text, const SettingWording& wording);
 
 }  // namespace flux2

@@ -1,4 +1,4 @@
-// Which flux2 this is.
+// The version of the library.
 #pragma once
 
 #include <flux2/export.h>
