@@ -88,7 +88,7 @@ TEST_CASE("parts that need not stay are planned in turn") {
     CHECK(choice.plan.host_peak == largest);
 }
 
-TEST_CASE("a shape that is known is not laid out again") {
+TEST_CASE("a known shape is not measured again") {
     const Planned planned;
     MemoryPlanner planner = planned.planner();
     const MemoryLimits no_limit = {.device = kNoLimit, .host = kNoLimit};
