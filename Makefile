@@ -2,6 +2,8 @@
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 CMAKE_ARGS ?=
 PREFIX ?= /usr/local
+# Looked up for each command: setup may have installed it. A build folder keeps the generator it has.
+export CMAKE_GENERATOR = $(shell command -v ninja > /dev/null && echo Ninja || echo Unix Makefiles)
 
 .PHONY: all setup test demo cuda cuda-check metal vulkan asan fuzz bench quality release-check format check install clean
 
@@ -58,12 +60,13 @@ quality: all
 	build/bin/flux2-quality build/quality
 
 # Checks that take too long for .ci/run: the tests with ggml for common CPUs instead of this one (no AMX, no AVX-512), old CPUs
-# of this architecture under emulation, minutes of fuzzing.
+# of this architecture under emulation, the shared library, minutes of fuzzing.
 release-check: all
 	cmake --preset release -B build-common -DGGML_NATIVE=OFF $(CMAKE_ARGS)
 	cmake --build build-common -j $(JOBS)
 	ctest --test-dir build-common --output-on-failure -j $(JOBS)
 	tests/cross/run.sh build $(shell uname -m)
+	tests/install/run.sh build shared
 	$(MAKE) fuzz SECONDS_EACH=300
 
 format:

@@ -34,6 +34,7 @@ clang_runtime() { compgen -G "/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.
 need cmake cmake has_command cmake
 need g++ - cxx_works
 need make - has_command make
+need ninja-build ninja has_command ninja
 need git git has_command git
 need npm node has_command npm
 need pkg-config pkg-config has_command pkg-config

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs a build into a temporary folder and uses it from an external project, from C++ and C: by find_package and by pkg-config. Then
-# the same with the library as a shared one, which is built here without optimisation, with the ggml of that build.
-# Usage: tests/install/run.sh BUILD_FOLDER
+# Installs a build into a temporary folder and uses it from an external project, from C++ and C: by find_package and by pkg-config.
+# With "shared", the same with the library as a shared one, which is built here without optimisation, with the ggml of that build.
+# Usage: tests/install/run.sh BUILD_FOLDER [shared]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source=$(cd "$here/../.." && pwd)
@@ -56,6 +56,7 @@ quietly cmake --install "$build" --prefix "$work/prefix"
 "$work/prefix/bin/flux2" selftest > "$work/selftest.log" || { cat "$work/selftest.log"; exit 1; }
 tail -n 1 "$work/selftest.log"
 use_package "$work/prefix" static --static
+[ "${2:-}" = shared ] || exit 0
 
 quietly cmake -S "$source" -B "$build/shared" -DBUILD_SHARED_LIBS=ON -DFLUX2_GGML_BUILD="$build" -DFLUX2_BUILD_TESTS=OFF \
     -DFLUX2_BUILD_CONVERT=OFF -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0

@@ -225,11 +225,11 @@ TEST_CASE("a random seed is told and stored") {
 
 TEST_CASE("batches and prompt files fill in names and keep the model loaded") {
     const Bundled model;
-    model.draw("-p 'a tree' -s 7 -b 2 -o 'tree-{seed}.png' -q");
+    model.draw("-p 'a tree' -W 64 -H 64 -s 7 -b 2 -o 'tree-{seed}.png' -q");
     CHECK(fs::exists(model.path("tree-7.png")));
     CHECK(fs::exists(model.path("tree-8.png")));
     test::write_file(model.path("prompts.txt"), "a red ball\n\na house\r\na boat\n");
-    const auto result = model.draw("--prompt-file prompts.txt -s 7 -o '%03d.png'");
+    const auto result = model.draw("--prompt-file prompts.txt -W 64 -H 64 -s 7 -o '%03d.png'");
     for (const char* name : {"001.png", "002.png", "003.png"}) {
         CHECK(fs::exists(model.path(name)));
     }
@@ -239,14 +239,14 @@ TEST_CASE("batches and prompt files fill in names and keep the model loaded") {
     CHECK(encoder != std::string::npos);
     CHECK(encoder < result.err.find("loading the transformer"));
     // A picture of a batch is the picture of its seed.
-    model.draw_without_cache("-p 'a tree' -s 8 -o alone.png -q");
+    model.draw_without_cache("-p 'a tree' -W 64 -H 64 -s 8 -o alone.png -q");
     CHECK(psnr(load_image(model.path("alone.png")), load_image(model.path("tree-8.png"))) ==
           std::numeric_limits<double>::infinity());
 }
 
 TEST_CASE("a prompt file may be UTF-8 with a byte-order mark or UTF-16, with any line ends") {
     const Bundled model;
-    model.draw("-p 'a b\xC3\xA4r' -s 7 -o plain.png -q");
+    model.draw("-p 'a b\xC3\xA4r' -W 64 -H 64 -s 7 -o plain.png -q");
     for (const std::string_view text : {std::string_view("\xEF\xBB\xBF"
                                                          "a b\xC3\xA4r\r\n"),
                                         std::string_view("\xFF\xFE"
@@ -254,7 +254,7 @@ TEST_CASE("a prompt file may be UTF-8 with a byte-order mark or UTF-16, with any
                                                          16),
                                         std::string_view("\xFE\xFF\0a\0 \0b\0\xE4\0r\0\n", 14)}) {
         test::write_file(model.path("prompts.txt"), text);
-        model.draw("--prompt-file prompts.txt -s 7 -o read.png -q");
+        model.draw("--prompt-file prompts.txt -W 64 -H 64 -s 7 -o read.png -q");
         CHECK(model.bytes("read.png") == model.bytes("plain.png"));
     }
 }
@@ -302,7 +302,7 @@ TEST_CASE("the size follows a reference when none is given, and a preview is wri
 
 TEST_CASE("numbers never replace a picture unless that is asked for") {
     const Bundled model;
-    const std::string four = "-p 'a tree' -s 1 -b 2 --steps 1 -o 'out/%03d-{seed}.png'";
+    const std::string four = "-p 'a tree' -W 64 -H 64 -s 1 -b 2 --steps 1 -o 'out/%03d-{seed}.png'";
     CHECK(model.draw(four).err.find("numbered from") == std::string::npos);
     const test::Bytes first = model.bytes("out/001-1.png");
     const auto again = model.draw(four + " --json -p 'a house'");
@@ -314,11 +314,11 @@ TEST_CASE("numbers never replace a picture unless that is asked for") {
     CHECK(model.bytes("out/001-1.png") == model.bytes("out/003-1.png"));
     CHECK_FALSE(fs::exists(model.path("out/005-1.png")));
     // A plain name is replaced; of several pictures under one each gets a number.
-    model.draw("-p 'a tree' -s 1 --steps 1 -q -o a.png");
-    model.draw("-p 'a house' -s 1 --steps 1 -q -o a.png");
+    model.draw("-p 'a tree' -W 64 -H 64 -s 1 --steps 1 -q -o a.png");
+    model.draw("-p 'a house' -W 64 -H 64 -s 1 --steps 1 -q -o a.png");
     CHECK(model.bytes("a.png") == model.bytes("out/003-1.png"));
-    model.draw("-p 'a tree' -s 1 -b 2 --steps 1 -q -o a.png");
-    model.draw("-p 'a tree' -s 1 -b 2 --steps 1 -q -o a.png");
+    model.draw("-p 'a tree' -W 64 -H 64 -s 1 -b 2 --steps 1 -q -o a.png");
+    model.draw("-p 'a tree' -W 64 -H 64 -s 1 -b 2 --steps 1 -q -o a.png");
     CHECK(model.names() == std::vector<std::string>{"a-001.png", "a-002.png", "a-003.png",
                                                     "a-004.png", "a.png", "cache", "out"});
 }
@@ -334,7 +334,7 @@ TEST_CASE("programs that draw at the same time take different numbers") {
 
 TEST_CASE("folders of pictures and previews are made") {
     const Bundled model;
-    model.draw("-p 'a tree' -s 5 -q -o '{seed}/%d/a.png' --preview so/far.png");
+    model.draw("-p 'a tree' -W 64 -H 64 -s 5 -q -o '{seed}/%d/a.png' --preview so/far.png");
     CHECK(load_image(model.path("5/1/a.png")).width == 64);
     CHECK(load_image(model.path("so/far.png")).width == 8);
 }

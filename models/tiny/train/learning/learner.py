@@ -4,6 +4,8 @@ import math
 import torch
 import torch.nn.functional as F
 
+from learning.clock import Stopped
+
 
 def is_inner(name, p):
     """A matrix inside a block; embeddings, modulations, first and last layers are not."""
@@ -104,3 +106,11 @@ class Learner:
         for k, v in state.items():
             getattr(self, k).copy_(v)
         self.live.copy_(self.master)
+
+
+def stop_if_out_of_time(learner, clock, steps, partial):
+    """Saves the state of a stage in the file `partial` and ends the process's work, once its time is over."""
+    torch.cuda.synchronize()
+    if clock.out_of_time():
+        torch.save({"learner": learner.state(), "used": clock.spent(), "steps": steps}, partial)
+        raise Stopped

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from files import FILES
-from learning.clock import Clock, Stopped, ramp, say
-from learning.learner import Learner
+from learning.clock import Clock, ramp, say
+from learning.learner import Learner, stop_if_out_of_time
 from learning.replay import Replay
 from networks.text_encoder import TextEncoder, real_tokens
 from networks.transformer import Flux2
@@ -68,10 +68,7 @@ def train_base(pools, words, seconds, partial, start, lr_muon=4e-3, lr_adam=1.5e
         total[2] += 1
         done += 1
         if done % 10 == 0:
-            torch.cuda.synchronize()
-            if clock.out_of_time():
-                torch.save({"learner": learner.state(), "used": clock.spent(), "steps": done}, partial)
-                raise Stopped
+            stop_if_out_of_time(learner, clock, done, partial)
         if done % 1000 == 0 or done in (10, 200, 500):
             losses = ", ".join(f"{k} {(t[0] / t[2]).item():.4f}" for k, t in sorted(recent.items()))
             words_loss = sum(t[1].item() for t in recent.values()) / sum(t[2].item() for t in recent.values())

@@ -6,8 +6,8 @@ import random
 import torch
 import torch.nn.functional as F
 
-from learning.clock import Clock, Stopped, ramp, say
-from learning.learner import Learner, point_into
+from learning.clock import Clock, ramp, say
+from learning.learner import Learner, point_into, stop_if_out_of_time
 from learning.replay import Replay
 from networks.text_encoder import TextEncoder, real_tokens
 from networks.transformer import Flux2
@@ -111,10 +111,7 @@ def train_student(pools, words, base, seconds, partial, guidance=4.0, lr_muon=1.
         losses[1] += 1
         done += 1
         if done % 10 == 0:
-            torch.cuda.synchronize()
-            if clock.out_of_time():
-                torch.save({"learner": learner.state(), "used": clock.spent(), "steps": done}, partial)
-                raise Stopped
+            stop_if_out_of_time(learner, clock, done, partial)
         if done % 500 == 0 or done == 20:
             say(f"student step {done} ({100 * clock.fraction():.0f}%) loss {(losses[0] / losses[1]).item():.4f}, {made} chunks")
             losses.zero_()
