@@ -6,10 +6,12 @@
 
 namespace flux2 {
 
-constexpr int kImageGrid =
-    16;  // side of a latent token in pixels; sides of images are multiples of it
+// Side of a latent token in pixels; sides of generated images are multiples of it.
+constexpr int kImageGrid = 16;
 constexpr int kMinSide = 64;
 constexpr int kMaxSide = 4096;
+// Longest side of an image that is read or written.
+constexpr int kMaxImageSide = 16384;
 
 constexpr bool is_image_side(int64_t side) {
     return side >= kMinSide && side <= kMaxSide && side % kImageGrid == 0;

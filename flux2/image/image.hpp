@@ -4,13 +4,11 @@
 
 #include <flux2/image.hpp>
 #include "base/host_tensor.hpp"
+#include "base/image_limits.hpp"
 
 #include <cstdint>
 
 namespace flux2 {
-
-// Longest side that is read or written.
-constexpr int kMaxImageSide = 16384;
 
 // Throws bad_argument unless the sides are in 1..kMaxImageSide and rgb has their bytes. Every
 // function below that takes an image calls it first.
