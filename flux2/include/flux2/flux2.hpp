@@ -24,6 +24,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace flux2 {
@@ -89,6 +90,41 @@ struct FoundModel {
 FLUX2_API FoundModel find_model(const std::filesystem::path& folder,
                                 const std::string& variant = "", const ModelFiles& given = {});
 
+// ---- Adapters ----
+
+// A LoRA or one of its relatives, used for a request (docs/lora.md).
+struct Adapter {
+    std::filesystem::path file;  // safetensors or GGUF
+    float strength = 1;          // any finite number; 0: without effect
+    // Regular expressions (ECMAScript), searched in the names of modules such as
+    // "double_blocks.0.img_attn.qkv": those to use and those to leave out. Empty: all, none.
+    std::string include, exclude;
+    // Factors for blocks: "double=0.5,single.0-9=0". Empty: 1 for all.
+    std::string block_strengths;
+};
+
+// Description of an adapter file, from its header and single values.
+struct AdapterInfo {
+    std::filesystem::path path;
+    std::string kinds;     // "LoRA", "LoKr, difference"
+    std::string dialect;   // whose names: "kohya", "diffusers", "peft", ...
+    std::string format;    // "GGUF" or "safetensors"
+    std::string ranks;     // "16", "8, 16"; empty when its kinds have none
+    std::string made_for;  // by its shapes: "FLUX.2 klein 4B"
+    std::string touches;   // "transformer: 8 modules each of double blocks 0-4, ..."
+    // From its metadata, such as {"trigger words", "blueprint"}, {"trained on", "flux2_klein_4b"}.
+    std::vector<std::pair<std::string, std::string>> facts;
+    std::vector<std::string> unused;  // keys that have no effect, each with the reason
+    int64_t n_modules = 0;
+    uint64_t size_bytes = 0;
+};
+
+// Whether a file can be opened and its keys are those of an adapter.
+FLUX2_API bool is_adapter(const std::filesystem::path& path);
+// Throws bad_file for a broken file and for one of which nothing is understood; unsupported, saying
+// what it is, for an adapter of another model.
+FLUX2_API AdapterInfo inspect_adapter(const std::filesystem::path& path);
+
 // ---- Making pictures ----
 
 struct LoadOptions {
@@ -126,6 +162,8 @@ struct Request {
     std::vector<Image> references;
     std::optional<size_t> match_reference;  // take the size of this one, counted from 0
     std::optional<InitImage> init;
+    std::vector<Adapter> adapters;   // applied in this order
+    bool strict_adapters = false;    // a key of an adapter file that is not used is an error
     std::vector<float> sigmas;       // custom noise levels, from 1 down to 0; empty: the schedule's
     std::optional<int> text_length;  // in tokens; unset: the model's own
     std::string generator = "cuda";  // of noise: "cuda", "cuda-f32", "cpu", "cpu-f32"
