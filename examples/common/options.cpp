@@ -266,6 +266,8 @@ const char* option_of(Setting setting) {
             return "--no-cache";  // messages say to leave this setting empty
         case Setting::fit_size:
             return "--fit";
+        case Setting::adapters:
+            return "--lora";
         case Setting::alpha:
             return "--alpha";
         case Setting::tokenizer:

@@ -40,20 +40,24 @@ constexpr std::array<std::string_view, 3> kTinyEncoders = {"", "encoder.", "taes
 struct OtherKind {
     std::string_view mark;
     std::string_view what;
-    std::optional<Part> taken_for;  // none: an adapter to some model
+    std::optional<Part> taken_for;  // none: an adapter of some model
 };
 
 // The first match counts: adapters and ControlNets repeat names of the model they belong to, and
 // whole checkpoints contain text encoders and autoencoders.
 constexpr std::array kOtherKinds = {
-    OtherKind{"lora_A", "an adapter", std::nullopt},
-    OtherKind{"lora_B", "an adapter", std::nullopt},
-    OtherKind{"lora_down", "an adapter", std::nullopt},
-    OtherKind{"lora_up", "an adapter", std::nullopt},
-    OtherKind{".lora.down.", "an adapter", std::nullopt},
-    OtherKind{".lora.up.", "an adapter", std::nullopt},
-    OtherKind{"lokr_w", "an adapter", std::nullopt},
-    OtherKind{"hada_w", "an adapter", std::nullopt},
+    OtherKind{"lora_A", "a LoRA", std::nullopt},
+    OtherKind{"lora_B", "a LoRA", std::nullopt},
+    OtherKind{"lora_down", "a LoRA", std::nullopt},
+    OtherKind{"lora_up", "a LoRA", std::nullopt},
+    OtherKind{".lora.down.", "a LoRA", std::nullopt},
+    OtherKind{".lora.up.", "a LoRA", std::nullopt},
+    OtherKind{"lokr_w", "a LoRA", std::nullopt},
+    OtherKind{"hada_w", "a LoRA", std::nullopt},
+    OtherKind{".lora_a", "a LoRA", std::nullopt},
+    OtherKind{".lora_b", "a LoRA", std::nullopt},
+    OtherKind{".oft_blocks", "a LoRA", std::nullopt},
+    OtherKind{".oft_R.", "a LoRA", std::nullopt},
     OtherKind{"controlnet_blocks.", "a ControlNet", Part::transformer},
     OtherKind{"double_blocks.0.img_mod.lin.", "a FLUX.1 transformer", Part::transformer},
     OtherKind{"vector_in.in_layer.", "a FLUX.1 transformer", Part::transformer},
@@ -81,7 +85,8 @@ std::string find_other_kind(const Tensors& tensors) {
             if (tensor->name.find(other_kind.mark) != std::string::npos) {
                 return concat("is ", other_kind.what, " (", tensor->name, "); ",
                               other_kind.taken_for ? advice_for(*other_kind.taken_for)
-                                                   : "give the model it belongs to");
+                                                   : concat("give it with ", Setting::adapters,
+                                                            " to the model it belongs to"));
             }
         }
     }

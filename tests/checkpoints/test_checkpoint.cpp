@@ -117,7 +117,7 @@ TEST_CASE("an adapter is refused as one") {
                              "lora_unet_double_blocks_0_img_attn_qkv.lora_up.weight",
                              "diffusion_model.double_blocks.0.img_attn.qkv.lokr_w1"}) {
         const auto error = refused_names({name}, ErrorKind::unsupported);
-        CHECK(error.mentions("adapter"));
+        CHECK(error.mentions("is a LoRA"));
         CHECK(error.mentions(name));
     }
 }

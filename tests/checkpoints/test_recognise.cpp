@@ -35,9 +35,13 @@ TEST_CASE("well-known models of other families are named, with what would fit") 
           Case{"enc.blk.0.attn_q.weight", "T5", "Qwen3-4B"},
           Case{"text_model.encoder.layers.0.self_attn.q_proj.weight", "CLIP", "Qwen3-4B"},
           Case{"v.blk.0.attn_q.weight", "picture encoder", "Qwen3-4B"},
-          Case{"transformer.transformer_blocks.0.attn.to_q.lora_A.weight", "adapter", "belongs"},
-          Case{"lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight", "adapter", "belongs"},
-          Case{"transformer_blocks.0.attn.to_q.lora.up.weight", "adapter", "belongs"}}) {
+          Case{"transformer.transformer_blocks.0.attn.to_q.lora_A.weight", "is a LoRA",
+               "`adapters`"},
+          Case{"lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight", "is a LoRA",
+               "`adapters`"},
+          Case{"blk.0.attn_q.weight.lora_a", "is a LoRA", "`adapters`"},
+          Case{"lora_unet_double_blocks_0_img_attn_qkv.oft_blocks", "is a LoRA", "`adapters`"},
+          Case{"transformer_blocks.0.attn.to_q.lora.up.weight", "is a LoRA", "`adapters`"}}) {
         CAPTURE(c.tensor);
         const Identity identity = identity_of({counting_tensor(c.tensor, {1})});
         CHECK(identity.parts.empty());

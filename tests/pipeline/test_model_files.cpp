@@ -268,7 +268,7 @@ TEST_CASE("missing, broken and foreign files are refused by name") {
     write_model(folder / "l.safetensors", {test::counting_tensor("a.lora_A.weight", {1})});
     const auto adapter = test::error_of([&] { inspect_file(folder / "l.safetensors"); });
     CHECK(adapter.kind == ErrorKind::unsupported);
-    CHECK(adapter.mentions("adapter"));
+    CHECK(adapter.mentions("is a LoRA (a.lora_A.weight); give it with `adapters`"));
 }
 
 // ---- misfit ----

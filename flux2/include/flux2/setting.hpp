@@ -25,6 +25,7 @@ enum class Setting {
     cache_folder,
     // Of Request.
     fit_size,
+    adapters,
     // Of load_image().
     alpha,
     // Of flux2-convert: what it puts into the GGUF file of a text encoder.
