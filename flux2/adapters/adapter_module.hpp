@@ -65,7 +65,9 @@ struct AdapterModule {
     bool swap_halves = false;
     std::map<AdapterRole, const TensorInfo*> tensors;  // in the mapped file
     int64_t rank = 0;                                  // 0 for kinds without
-    int64_t n_out = 0, n_in = 0;                       // of its rows; n_in is 1 for norms
+    // Of its rows; n_in is 1 for norms. 0 where the file does not tell: n_in of OFT and BOFT, n_out
+    // of OFTv2.
+    int64_t n_out = 0, n_in = 0;
     // alpha / rank or what stands for it; 1 where it has no meaning. OFT and BOFT: unused.
     double factor = 1;
     // OFT and BOFT: the limit of the rotation, LyCORIS's alpha; 0: none.
