@@ -48,7 +48,7 @@ asan: setup
 fuzz:
 	scripts/setup.sh developer
 	cmake --preset fuzz $(CMAKE_ARGS)
-	cmake --build build-fuzz -j $(JOBS) --target fuzz_safetensors fuzz_gguf fuzz_image
+	cmake --build build-fuzz -j $(JOBS) --target fuzz_safetensors fuzz_gguf fuzz_image fuzz_adapter
 	tests/fuzz/run.sh $(or $(SECONDS_EACH),30)
 
 bench: all
