@@ -33,6 +33,18 @@ if(NOT stb_FOUND)
 endif()
 flux2_header_package(stb "${stb_INCLUDE_DIRS}")
 
+# Matrices. Headers only: a fetched copy is used without its CMake file, which would add its tests.
+find_package(Eigen3 QUIET NO_MODULE)
+if(TARGET Eigen3::Eigen)
+    get_target_property(eigen_INCLUDE_DIRS Eigen3::Eigen INTERFACE_INCLUDE_DIRECTORIES)
+else()
+    FetchContent_Declare(eigen GIT_REPOSITORY https://gitlab.com/libeigen/eigen.git GIT_TAG 3.4.0 GIT_SHALLOW ON
+        SOURCE_SUBDIR without_cmake)
+    FetchContent_MakeAvailable(eigen)
+    set(eigen_INCLUDE_DIRS ${eigen_SOURCE_DIR})
+endif()
+flux2_header_package(eigen "${eigen_INCLUDE_DIRS}")
+
 # Unicode tables. Debian's package has no CMake file but one for pkg-config.
 if(PKG_CONFIG_FOUND)
     pkg_check_modules(utf8proc QUIET IMPORTED_TARGET libutf8proc)

@@ -42,6 +42,7 @@ need nlohmann-json3-dev nlohmann-json has_header nlohmann/json.hpp
 need libcxxopts-dev cxxopts has_header cxxopts.hpp
 need doctest-dev doctest has_header doctest/doctest.h
 need libstb-dev - has_header stb/stb_image.h
+need libeigen3-dev eigen has_header eigen3/Eigen/Core
 need libutf8proc-dev utf8proc has_header utf8proc.h
 if [ "$(uname)" != Darwin ]; then
     need libssl-dev - has_header openssl/evp.h

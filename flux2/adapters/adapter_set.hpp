@@ -28,7 +28,9 @@ class AdapterSet {
     AdapterSet() = default;
     // Matches the modules for `part` with the tensors of the network. Throws bad_file, naming file,
     // module, found and expected, when one does not fit the network; bad_argument for filters or
-    // strengths that are none. `network` names the network in messages: "FLUX.2 klein 4B".
+    // strengths that are none, and for filters that leave no module of a file. `network` names the
+    // network in messages: "FLUX.2 klein 4B". Modules that filters leave out or whose strength is 0
+    // need not fit.
     AdapterSet(const std::vector<UsedAdapter>& adapters, Part part,
                const std::vector<ExpectedTensor>& tensors, const std::string& network);
 
@@ -51,6 +53,7 @@ class AdapterSet {
   private:
     struct Change {
         const AdapterModule* module;
+        const AdapterFile* file;
         float strength;
     };
     struct TensorChanges {

@@ -1,11 +1,12 @@
 // What adapters do to a matrix, by the formulas of LyCORIS and peft (docs/lora.md). Matrices are
-// [out, in], row after row, in F32.
+// [out, in], row after row, in F32. `file` is the adapter's, for errors.
 #pragma once
 
 #include "adapters/adapter_module.hpp"
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace flux2 {
@@ -22,10 +23,13 @@ struct LowRankPair {
 bool is_low_rank(const AdapterModule& module);
 // Of such a module, for its rows, in the model's order of rows. Throws bad_file for values that are
 // not finite.
-LowRankPair low_rank_pair(const AdapterModule& module);
+LowRankPair low_rank_pair(const AdapterModule& module, const std::string& file);
 
-// Changes the module's rows w [n_out, n_in] of a tensor by any kind of module. Throws bad_file for
-// values that are not finite.
-void apply_module(const AdapterModule& module, float strength, std::span<float> w);
+// Changes the module's rows w [n_out, n_in] of a tensor by any kind of module; a size that the file
+// does not tell follows from the other. Strength 0 leaves them as they are; set_weight has the same
+// effect with any other. Needs memory for up to three times the rows. Throws bad_file for values
+// that are not finite.
+void apply_module(const AdapterModule& module, const std::string& file, float strength,
+                  std::span<float> w);
 
 }  // namespace flux2

@@ -11,7 +11,7 @@ cd "$folder"
 apt=(apt-get -qq -o "APT::Architecture=$architecture" -o "APT::Architectures=$architecture" -o APT::Sandbox::User=
     -o "Dir::State::Lists=$PWD/apt/lists" -o "Dir::Cache=$PWD/apt/cache" -o Dir::State::status=/dev/null)
 "${apt[@]}" update
-"${apt[@]}" download libutf8proc-dev libssl-dev nlohmann-json3-dev libcxxopts-dev libstb-dev
+"${apt[@]}" download libutf8proc-dev libssl-dev nlohmann-json3-dev libcxxopts-dev libstb-dev libeigen3-dev
 for package in *.deb; do
     dpkg -x "$package" .
 done
