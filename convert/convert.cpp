@@ -5,6 +5,7 @@
 #include "checkpoints/inventory.hpp"
 #include "formats/sha256.hpp"
 #include "measured_types.hpp"
+#include "merge.hpp"
 #include "output_error.hpp"
 
 #include <algorithm>
@@ -46,16 +47,17 @@ void require_readable(const Checkpoint& checkpoint, const ModelTensor& tensor) {
 }
 
 void check_requantize(const Checkpoint& checkpoint, const ModelTensor& tensor, TensorType target,
-                      bool allowed) {
+                      bool changed, bool allowed) {
     // FP8 and MXFP8 values are floats and do not count as quantised.
     const bool quantised = is_quantized(tensor.type()) ||
                            tensor.type() == TensorType::scaled_nvfp4 ||
                            tensor.type() == TensorType::scaled_i8;
-    const bool lossy_twice = quantised && is_quantized(target) && tensor.type() != target;
+    const bool lossy_twice =
+        quantised && is_quantized(target) && (changed || tensor.type() != target);
     check(allowed || !lossy_twice, ErrorKind::bad_argument, checkpoint.file(), ": tensor ",
           tensor.name, " is already quantised to ", type_name(tensor.type()), "; making ",
-          type_name(target),
-          " of it loses more than converting the original would. Use the original, or add "
+          type_name(target), changed ? " of it with LoRAs" : " of it",
+          " loses more than converting the original would. Use the original, or add "
           "--allow-requantize");
 }
 
@@ -116,7 +118,8 @@ void add_tensors(ConversionPlan& plan, const std::vector<ExpectedTensor>& expect
         choose_by_error(plan, open, options);
     }
     for (const PlannedTensor& tensor : plan.tensors) {
-        check_requantize(checkpoint, *tensor.source, tensor.target.type, options.allow_requantize);
+        check_requantize(checkpoint, *tensor.source, tensor.target.type,
+                         plan.adapters.changes(tensor.target.name), options.allow_requantize);
     }
 }
 
@@ -127,6 +130,7 @@ void plan_transformer(ConversionPlan& plan, const ConvertOptions& options) {
     MetadataResult result = transformer_metadata(checkpoint, sizes, choice.variant,
                                                  options.defaults, *options.types.file_type);
     plan.metadata = std::move(result.metadata);
+    plan.name = result.name;
     plan.summary =
         concat(result.name, " transformer, ", sizes.n_double, " double and ", sizes.n_single,
                " single blocks, variant ", to_string(choice.variant), " (", choice.reason, ")");
@@ -138,6 +142,7 @@ void plan_vae(ConversionPlan& plan, const ConvertOptions& options) {
     const VaeSizes sizes = read_vae_sizes(*plan.checkpoint);
     MetadataResult result = autoencoder_metadata(*plan.checkpoint, *options.types.file_type);
     plan.metadata = std::move(result.metadata);
+    plan.name = result.name;
     plan.summary = concat(result.name, ", decoder width ", sizes.decoder_widths[0]);
     plan.latent_channels = 4 * sizes.latent_channels;
 }
@@ -146,6 +151,7 @@ void plan_tiny_autoencoder(ConversionPlan& plan, const ConvertOptions& options) 
     const TinyAutoencoderSizes sizes = read_tiny_autoencoder_sizes(*plan.checkpoint);
     MetadataResult result = autoencoder_metadata(*plan.checkpoint, *options.types.file_type);
     plan.metadata = std::move(result.metadata);
+    plan.name = result.name;
     plan.summary = concat(result.name, sizes.has_encoder ? ", encoder and decoder" : ", decoder",
                           " of width ", sizes.width);
     plan.latent_channels = 4 * sizes.latent_channels;
@@ -165,8 +171,31 @@ void plan_text_encoder(ConversionPlan& plan, const TextEncoderSizes& sizes,
     }
     plan.metadata = std::move(result.metadata);
     plan.warnings = std::move(result.warnings);
+    plan.name = result.name;
     plan.summary = concat(result.name, " text encoder, ", kept, " of ", sizes.n_layers, " layers");
     plan.text_width = static_cast<int64_t>(use.layers.size()) * sizes.hidden;
+}
+
+// Matches the adapters with the network and notes those that change it. A source into which others
+// were merged keeps its notes.
+void plan_adapters(ConversionPlan& plan, const std::vector<ExpectedTensor>& network,
+                   const ConvertOptions& options) {
+    plan.adapters = AdapterSet(options.adapters, plan.checkpoint->part(), network, plan.name);
+    if (plan.adapters.empty()) {
+        return;
+    }
+    std::vector<std::string> notes;
+    if (const std::vector<std::string>* earlier = plan.metadata.get_strings(kAdaptersKey)) {
+        notes = *earlier;
+    }
+    for (size_t i = 0; i < options.adapters.size(); ++i) {
+        const size_t n_used = plan.adapters.n_used()[i];
+        if (n_used > 0) {
+            notes.push_back(to_string(options.adapters[i]));
+            plan.summary += concat("; with ", n_used, " modules of ", notes.back());
+        }
+    }
+    plan.metadata.set(kAdaptersKey, notes);
 }
 
 // A training counter of PyTorch's batch norm, which is never used.
@@ -191,7 +220,8 @@ ConversionPlan make_plan(const Checkpoint& checkpoint, const std::filesystem::pa
     ConversionPlan plan;
     plan.checkpoint = &checkpoint;
     plan.output = output;
-    std::vector<ExpectedTensor> expected = check_inventory(checkpoint);
+    const std::vector<ExpectedTensor> network = check_inventory(checkpoint);
+    std::vector<ExpectedTensor> expected = network;  // less what is trimmed away
     std::vector<std::string> unexpected = unexpected_tensors(checkpoint, expected);
     std::erase(unexpected, kIgnored);
 
@@ -212,6 +242,7 @@ ConversionPlan make_plan(const Checkpoint& checkpoint, const std::filesystem::pa
             plan_tiny_autoencoder(plan, options);
             break;
     }
+    plan_adapters(plan, network, options);
     add_tensors(plan, expected, sizes, tied_embeddings, options);
     if (!unexpected.empty()) {
         plan.warnings.push_back(concat(unexpected.size(),
@@ -222,6 +253,19 @@ ConversionPlan make_plan(const Checkpoint& checkpoint, const std::filesystem::pa
     plan.summary += concat("; ", to_string(checkpoint.naming()), ", ", types_of(checkpoint), ", ",
                            checkpoint.n_parameters(), " parameters");
     return plan;
+}
+
+void check_adapters_used(const std::vector<ConversionPlan>& plans,
+                         const std::vector<UsedAdapter>& adapters) {
+    for (size_t i = 0; i < adapters.size(); ++i) {
+        const bool used = std::any_of(plans.begin(), plans.end(), [&](const ConversionPlan& plan) {
+            return plan.adapters.n_used()[i] > 0;
+        });
+        const AdapterFile& file = *adapters[i].file;
+        check(used || adapters[i].use.strength == 0, ErrorKind::bad_file, file.file(),
+              ": changes a ", flux2::to_string(file.modules().front().part),
+              ", which is not among the inputs; give that too");
+    }
 }
 
 void check_overrides_match(const std::vector<ConversionPlan>& plans, const TypeRequest& types) {
@@ -267,6 +311,7 @@ void write_plan(const ConversionPlan& plan, int n_threads, const std::atomic<boo
                       {.n_threads = n_threads,
                        .cancel = &cancel,
                        .source_file = plan.checkpoint->file(),
+                       .adapters = &plan.adapters,
                        .progress = progress});
     } catch (...) {
         stop_hashing = true;
@@ -284,6 +329,7 @@ std::vector<TypeError> verify_plan(const ConversionPlan& plan, int n_threads,
                           {.n_threads = n_threads,
                            .cancel = &cancel,
                            .source_file = plan.checkpoint->file(),
+                           .adapters = &plan.adapters,
                            .progress = progress});
 }
 

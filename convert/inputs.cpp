@@ -89,14 +89,20 @@ std::vector<fs::path> name_outputs(const std::vector<fs::path>& inputs,
 }
 
 void check_outputs(const std::vector<fs::path>& outputs, const std::vector<Checkpoint>& checkpoints,
-                   const fs::path& tokenizer) {
+                   const fs::path& tokenizer, const std::vector<UsedAdapter>& adapters) {
+    std::vector<fs::path> inputs;
     for (const Checkpoint& checkpoint : checkpoints) {
-        for (const fs::path& file : files_read(checkpoint, tokenizer)) {
-            for (const fs::path& output : outputs) {
-                std::error_code ignored;
-                check(!fs::equivalent(output, file, ignored), ErrorKind::bad_argument,
-                      output.string(), " is an input and would be overwritten; give another -o");
-            }
+        const std::vector<fs::path> files = files_read(checkpoint, tokenizer);
+        inputs.insert(inputs.end(), files.begin(), files.end());
+    }
+    for (const UsedAdapter& adapter : adapters) {
+        inputs.push_back(adapter.use.file);
+    }
+    for (const fs::path& file : inputs) {
+        for (const fs::path& output : outputs) {
+            std::error_code ignored;
+            check(!fs::equivalent(output, file, ignored), ErrorKind::bad_argument, output.string(),
+                  " is an input and would be overwritten; give another -o");
         }
     }
 }

@@ -1,6 +1,7 @@
 // Paths of the command line -> opened checkpoints and the output path of each.
 #pragma once
 
+#include "adapters/adapter_set.hpp"
 #include "checkpoints/checkpoint.hpp"
 
 #include <filesystem>
@@ -20,9 +21,11 @@ std::vector<std::filesystem::path> name_outputs(const std::vector<std::filesyste
                                                 const std::filesystem::path& output);
 
 // Throws bad_argument when a result would replace a file that is read, also through a link: one
-// with tensors, or a file next to it or next to `tokenizer` (a file, a folder or empty).
+// with tensors, or a file next to it or next to `tokenizer` (a file, a folder or empty), or an
+// adapter.
 void check_outputs(const std::vector<std::filesystem::path>& outputs,
                    const std::vector<Checkpoint>& checkpoints,
-                   const std::filesystem::path& tokenizer);
+                   const std::filesystem::path& tokenizer,
+                   const std::vector<UsedAdapter>& adapters = {});
 
 }  // namespace flux2::convert

@@ -1,4 +1,4 @@
-// flux2-convert: checkpoints in, GGUF files out. This file reads the arguments.
+// flux2-convert: checkpoints in, GGUF files out, or a LoRA. This file reads the arguments.
 #include <flux2/version.hpp>
 #include "base/byte_size.hpp"
 #include "base/check.hpp"
@@ -7,7 +7,9 @@
 #include "base/image_limits.hpp"
 #include "base/parse_number.hpp"
 #include "convert.hpp"
+#include "extract_lora.hpp"
 #include "inputs.hpp"
+#include "merge.hpp"
 #include "progress.hpp"
 #include "report.hpp"
 
@@ -65,11 +67,15 @@ cxxopts::Options describe_options() {
         ("text-layers", "text encoder: layers whose output is used, such as 9,18,27",
          cxxopts::value<std::string>())                                                          //
         ("text-length", "text encoder: prompt length in tokens", cxxopts::value<std::string>())  //
-        ("allow-requantize", "accept a source that is already quantised")                        //
-        ("dry-run", "print what would be written, and write nothing")                            //
-        ("verify", "read the result back and print its error against the source")                //
-        ("j,threads", "threads to use (default: all cores)", cxxopts::value<std::string>())      //
-        ("version", "print the version")                                                         //
+        ("lora", "FILE or FILE:STRENGTH: a LoRA to merge (repeatable)",
+         cxxopts::value<std::vector<std::string>>())                                         //
+        ("extract-lora", "write the difference of two transformers, BASE TUNED, as a LoRA")  //
+        ("rank", "of that LoRA (default: 32)", cxxopts::value<std::string>())                //
+        ("allow-requantize", "accept a source that is already quantised")                    //
+        ("dry-run", "print what would be written, and write nothing")                        //
+        ("verify", "read the result back and print its error against the source")            //
+        ("j,threads", "threads to use (default: all cores)", cxxopts::value<std::string>())  //
+        ("version", "print the version")                                                     //
         ("h,help", "print this help");
     options.parse_positional({"inputs"});
     return options;
@@ -161,6 +167,16 @@ TypeRequest read_types(const cxxopts::ParseResult& args) {
     return types;
 }
 
+int read_threads(const cxxopts::ParseResult& args) {
+    if (args.count("threads") == 0) {
+        return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    }
+    const int n_threads = int_option(args, "threads");
+    check(n_threads >= 1 && n_threads <= 1024, ErrorKind::bad_argument, "--threads ", n_threads,
+          " is out of range; 1 to 1024 make sense");
+    return n_threads;
+}
+
 ConvertOptions read_options(const cxxopts::ParseResult& args) {
     ConvertOptions options;
     options.types = read_types(args);
@@ -180,12 +196,10 @@ ConvertOptions read_options(const cxxopts::ParseResult& args) {
     }
     options.text_encoder.trim = args.count("trim") > 0;
     options.allow_requantize = args.count("allow-requantize") > 0;
-    options.n_threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    if (args.count("threads") > 0) {
-        options.n_threads = int_option(args, "threads");
-        check(options.n_threads >= 1 && options.n_threads <= 1024, ErrorKind::bad_argument,
-              "--threads ", options.n_threads, " is out of range; 1 to 1024 make sense");
+    if (args.count("lora") > 0) {
+        options.adapters = open_adapters(args["lora"].as<std::vector<std::string>>());
     }
+    options.n_threads = read_threads(args);
     return options;
 }
 
@@ -231,28 +245,95 @@ std::vector<ConversionPlan> make_plans(const std::vector<Checkpoint>& checkpoint
             std::cerr << "warning: " << warning << std::endl;
         }
     }
+    check_adapters_used(plans, options.adapters);
     check_overrides_match(plans, options.types);
     check_parts_fit(plans);
     return plans;
 }
 
-int run(const cxxopts::ParseResult& args) {
+void warn_of_unused_keys(const std::vector<UsedAdapter>& adapters) {
+    for (const UsedAdapter& adapter : adapters) {
+        const std::vector<UnusedKey>& unused = adapter.file->unused();
+        if (!unused.empty()) {
+            std::cerr << "warning: " << adapter.file->file() << ": " << unused.size()
+                      << " keys have no effect, " << unused.front().key << " ("
+                      << unused.front().reason << ") among them" << std::endl;
+        }
+    }
+}
+
+std::vector<fs::path> read_inputs(const cxxopts::ParseResult& args) {
     check(args.count("inputs") > 0, ErrorKind::bad_argument,
           "no input given; try flux2-convert --help");
-    const bool dry_run = args.count("dry-run") > 0;
     check(args.count("output") > 0, ErrorKind::bad_argument,
           "no output given; add -o FILE, or -o FOLDER for several inputs");
     check(!args["output"].as<std::string>().empty(), ErrorKind::bad_argument,
           "-o is given an empty name; name a file, or a folder for several inputs");
-    const ConvertOptions options = read_options(args);
-    std::vector<fs::path> inputs;
-    for (const std::string& input : args["inputs"].as<std::vector<std::string>>()) {
-        inputs.emplace_back(input);
+    const auto& texts = args["inputs"].as<std::vector<std::string>>();
+    return {texts.begin(), texts.end()};
+}
+
+// The options that have a meaning with --extract-lora.
+ExtractOptions read_extract_options(const cxxopts::ParseResult& args) {
+    for (const char* name :
+         {"lora", "type", "tensor-type", "target-size", "max-error", "variant", "default-steps",
+          "default-guidance", "default-size", "tokenizer", "trim", "text-layers", "text-length",
+          "allow-requantize", "dry-run", "verify"}) {
+        check(args.count(name) == 0, ErrorKind::bad_argument, "--", name,
+              " has no effect with --extract-lora; leave it out");
     }
+    ExtractOptions options;
+    options.n_threads = read_threads(args);
+    options.cancel = &cancel_requested;
+    if (args.count("rank") > 0) {
+        options.rank = int_option(args, "rank");
+        check(options.rank >= 1 && options.rank <= 4096, ErrorKind::bad_argument, "--rank ",
+              options.rank, " is out of range; use 1 to 4096");
+    }
+    return options;
+}
+
+int run_extract(const cxxopts::ParseResult& args) {
+    const std::vector<fs::path> inputs = read_inputs(args);
+    check(inputs.size() == 2, ErrorKind::bad_argument, "--extract-lora takes two inputs, not ",
+          inputs.size(), ": the base and the tuned checkpoint");
+    ExtractOptions options = read_extract_options(args);
+    const fs::path output = args["output"].as<std::string>();
+    check(output.extension() == ".safetensors", ErrorKind::bad_argument, output.string(),
+          ": a LoRA is written as safetensors; give a name that ends in .safetensors");
+    std::vector<Checkpoint> checkpoints;
+    for (const fs::path& input : inputs) {
+        checkpoints.push_back(Checkpoint::open(input, Part::transformer));
+    }
+    check_outputs({output}, checkpoints, {});
+    check_writable(output);
+    make_folders_for(output);
+    Extracted extracted;
+    {
+        Progress progress(output.filename().string(), source_bytes(checkpoints.front()));
+        options.progress = [&](uint64_t done) { progress.show(done); };
+        extracted = extract_lora(checkpoints[0], checkpoints[1], output, options);
+    }
+    for (const std::string& warning : extracted.warnings) {
+        std::cerr << "warning: " << warning << std::endl;
+    }
+    std::cout << output.string() << ": " << extracted.all.n_modules << " modules, rank "
+              << options.rank << ", " << readable_bytes(fs::file_size(output)) << std::endl;
+    print_errors(std::cout, extracted);
+    return 0;
+}
+
+int run(const cxxopts::ParseResult& args) {
+    const std::vector<fs::path> inputs = read_inputs(args);
+    check(args.count("rank") == 0, ErrorKind::bad_argument,
+          "--rank is for --extract-lora; leave it out");
+    const bool dry_run = args.count("dry-run") > 0;
+    const ConvertOptions options = read_options(args);
     const std::vector<Checkpoint> checkpoints = open_inputs(inputs);
     const std::vector<fs::path> outputs =
         name_outputs(inputs, checkpoints, args["output"].as<std::string>());
-    check_outputs(outputs, checkpoints, options.text_encoder.tokenizer);
+    check_outputs(outputs, checkpoints, options.text_encoder.tokenizer, options.adapters);
+    warn_of_unused_keys(options.adapters);
     if (!dry_run) {
         std::for_each(outputs.begin(), outputs.end(), check_writable);
     }
@@ -285,7 +366,7 @@ int main_checked(int argc, char** argv) {
         std::cout << "flux2-convert " << version() << "\n";
         return 0;
     }
-    return run(args);
+    return args.count("extract-lora") > 0 ? run_extract(args) : run(args);
 }
 
 }  // namespace

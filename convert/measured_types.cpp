@@ -2,28 +2,42 @@
 
 #include "base/check.hpp"
 #include "base/parallel.hpp"
+#include "merge.hpp"
 #include "output_error.hpp"
 #include "type_search.hpp"
 
 #include <algorithm>
 #include <iomanip>
 #include <map>
+#include <mutex>
 #include <utility>
 
 namespace flux2::convert {
 namespace {
 
+// Rows of the tensor as it will be stored. A tensor that adapters change is in memory as a whole
+// meanwhile, so only one is at a time.
+std::vector<float> rows_of(const ConversionPlan& plan, const PlannedTensor& tensor,
+                           std::mutex& one_at_a_time) {
+    if (!plan.adapters.changes(tensor.target.name)) {
+        return sample_rows(*tensor.source);
+    }
+    const std::lock_guard lock(one_at_a_time);
+    return sample_rows(MergedTensor(*tensor.source, plan.adapters).tensor());
+}
+
 // Measures every candidate type of the tensors with these indices.
 std::vector<MeasuredMatrix> measure(const ConversionPlan& plan, const std::vector<size_t>& open,
                                     const ConvertOptions& options) {
     std::vector<MeasuredMatrix> matrices(open.size());
+    std::mutex one_at_a_time;
     parallel_for(open.size(), options.n_threads, [&](size_t i, size_t) {
         if (options.cancel != nullptr && *options.cancel) {
             fail(ErrorKind::cancelled, "cancelled; nothing was written");
         }
         const PlannedTensor& tensor = plan.tensors[open[i]];
         const Shape& shape = tensor.target.shape;
-        const std::vector<float> rows = sample_rows(*tensor.source);
+        const std::vector<float> rows = rows_of(plan, tensor, one_at_a_time);
         check_range(tensor, rows, plan.checkpoint->file());
         const std::vector<float> inputs = typical_inputs(tensor.target.name, shape);
         matrices[i].name = tensor.target.name;

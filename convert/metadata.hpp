@@ -22,6 +22,9 @@ inline constexpr const char* kSourceHashKey = "flux2.source_sha256";
 inline constexpr const char* kQuantizationMethodKey = "flux2.quantization.method";
 inline constexpr const char* kQuantizationErrorKey = "flux2.quantization.error";
 
+// The LoRAs that were merged, in order: "NAME.safetensors:STRENGTH"; absent when there are none.
+inline constexpr const char* kAdaptersKey = "flux2.adapters";
+
 struct MetadataResult {
     Metadata metadata;
     std::string name;  // for messages

@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/parallel.hpp"
 #include "formats/tensor_source.hpp"
+#include "merge.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -28,17 +29,14 @@ int64_t row_elements(const PlannedTensor& tensor) {
     return blocks ? tensor.target.shape.ne[0] : 1;
 }
 
-std::vector<Chunk> cut_into_chunks(const std::vector<PlannedTensor>& tensors) {
-    std::vector<Chunk> chunks;
-    for (size_t i = 0; i < tensors.size(); ++i) {
-        const int64_t n = tensors[i].target.shape.elements();
-        const int64_t row = row_elements(tensors[i]);
-        const int64_t step = std::max<int64_t>(kChunkElements / row, 1) * row;
-        for (int64_t first = 0; first < n; first += step) {
-            chunks.push_back({i, first, std::min(step, n - first)});
-        }
+void cut_into_chunks(const std::vector<PlannedTensor>& tensors, size_t i,
+                     std::vector<Chunk>& chunks) {
+    const int64_t n = tensors[i].target.shape.elements();
+    const int64_t row = row_elements(tensors[i]);
+    const int64_t step = std::max<int64_t>(kChunkElements / row, 1) * row;
+    for (int64_t first = 0; first < n; first += step) {
+        chunks.push_back({i, first, std::min(step, n - first)});
     }
-    return chunks;
 }
 
 uint64_t chunk_source_bytes(const PlannedTensor& tensor, const Chunk& chunk) {
@@ -115,23 +113,49 @@ Sums compare_chunk(const PlannedTensor& tensor, const TensorInfo& written, const
     return sums;
 }
 
-// Runs work over all chunks and reports the source bytes that are done.
+using ChunkWork = std::function<void(const PlannedTensor&, const Chunk&, Scratch&)>;
+
+// Runs work over all chunks and reports the source bytes that are done. Tensors that adapters
+// change come last, one after another, since each is in memory as a whole.
 void for_each_chunk(const std::vector<PlannedTensor>& tensors, const WorkOptions& options,
-                    const std::function<void(const Chunk&, Scratch&)>& work) {
-    const std::vector<Chunk> chunks = cut_into_chunks(tensors);
+                    const ChunkWork& work) {
     std::vector<Scratch> scratch(static_cast<size_t>(options.n_threads));
     std::atomic<uint64_t> done = 0;
     const auto check_cancel = [&] {
         check(!*options.cancel, ErrorKind::cancelled, "cancelled; no half-written file is left");
     };
-    parallel_for(chunks.size(), options.n_threads, [&](size_t i, size_t thread) {
-        check_cancel();
-        work(chunks[i], scratch[thread]);
-        done += chunk_source_bytes(tensors[chunks[i].tensor], chunks[i]);
-        if (thread == 0) {
-            options.progress(done);
+    const auto run = [&](const std::vector<Chunk>& chunks, const PlannedTensor* merged) {
+        parallel_for(chunks.size(), options.n_threads, [&](size_t i, size_t thread) {
+            check_cancel();
+            const PlannedTensor& tensor = tensors[chunks[i].tensor];
+            work(merged != nullptr ? *merged : tensor, chunks[i], scratch[thread]);
+            done += chunk_source_bytes(tensor, chunks[i]);
+            if (thread == 0) {
+                options.progress(done);
+            }
+        });
+    };
+    const auto is_changed = [&](const PlannedTensor& tensor) {
+        return options.adapters != nullptr && options.adapters->changes(tensor.target.name);
+    };
+    std::vector<Chunk> unchanged;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        if (!is_changed(tensors[i])) {
+            cut_into_chunks(tensors, i, unchanged);
         }
-    });
+    }
+    run(unchanged, nullptr);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        if (is_changed(tensors[i])) {
+            check_cancel();
+            const MergedTensor merged(*tensors[i].source, *options.adapters);
+            PlannedTensor planned = tensors[i];
+            planned.source = &merged.tensor();
+            std::vector<Chunk> chunks;
+            cut_into_chunks(tensors, i, chunks);
+            run(chunks, &planned);
+        }
+    }
     check_cancel();
 }
 
@@ -168,15 +192,16 @@ uint64_t source_bytes(const std::vector<PlannedTensor>& tensors) {
 
 void write_tensors(GgufWriter& writer, const std::vector<PlannedTensor>& tensors,
                    const WorkOptions& options) {
-    for_each_chunk(tensors, options, [&](const Chunk& chunk, Scratch& scratch) {
-        const PlannedTensor& tensor = tensors[chunk.tensor];
-        read_chunk(tensor, chunk, scratch, options.source_file);
-        if (tensor.source->same_type_throughout() && tensor.source->type() == tensor.target.type) {
-            copy_chunk(writer, tensor, chunk);
-        } else {
-            convert_chunk(writer, tensor, chunk, scratch);
-        }
-    });
+    for_each_chunk(tensors, options,
+                   [&](const PlannedTensor& tensor, const Chunk& chunk, Scratch& scratch) {
+                       read_chunk(tensor, chunk, scratch, options.source_file);
+                       if (tensor.source->same_type_throughout() &&
+                           tensor.source->type() == tensor.target.type) {
+                           copy_chunk(writer, tensor, chunk);
+                       } else {
+                           convert_chunk(writer, tensor, chunk, scratch);
+                       }
+                   });
 }
 
 std::vector<TypeError> verify_tensors(const std::filesystem::path& file,
@@ -194,13 +219,13 @@ std::vector<TypeError> verify_tensors(const std::filesystem::path& file,
     }
     std::vector<Sums> sums(tensors.size());
     std::mutex mutex;
-    for_each_chunk(tensors, options, [&](const Chunk& chunk, Scratch& scratch) {
-        const Sums of_chunk =
-            compare_chunk(tensors[chunk.tensor], *read_back[chunk.tensor], chunk, scratch);
-        const std::lock_guard lock(mutex);
-        sums[chunk.tensor].source += of_chunk.source;
-        sums[chunk.tensor].difference += of_chunk.difference;
-    });
+    for_each_chunk(
+        tensors, options, [&](const PlannedTensor& tensor, const Chunk& chunk, Scratch& scratch) {
+            const Sums of_chunk = compare_chunk(tensor, *read_back[chunk.tensor], chunk, scratch);
+            const std::lock_guard lock(mutex);
+            sums[chunk.tensor].source += of_chunk.source;
+            sums[chunk.tensor].difference += of_chunk.difference;
+        });
 
     std::map<std::string, TypeError> errors;
     std::map<std::string, Sums> totals;

@@ -1,6 +1,7 @@
 // Converts tensors in chunks on all cores directly into the file, and verifies them.
 #pragma once
 
+#include "adapters/adapter_set.hpp"
 #include "checkpoints/checkpoint.hpp"
 #include "formats/gguf_writer.hpp"
 
@@ -31,7 +32,8 @@ void check_range(const PlannedTensor& tensor, std::span<const float> values,
 struct WorkOptions {
     int n_threads = 1;
     const std::atomic<bool>* cancel = nullptr;
-    std::string source_file;  // for errors
+    std::string source_file;               // for errors
+    const AdapterSet* adapters = nullptr;  // change the source's values first; may be null
     // Called with the source bytes done so far, after each chunk of the calling thread.
     std::function<void(uint64_t bytes)> progress;
 };
@@ -40,8 +42,8 @@ struct WorkOptions {
 uint64_t source_bytes(const std::vector<PlannedTensor>& tensors);
 
 // Fills every tensor of the writer; `tensors` are in the writer's order. Apart from the mapped
-// files it needs a few megabytes per thread. Throws bad_file for values that are not finite or that
-// the target type cannot hold.
+// files it needs a few megabytes per thread, and room for the largest tensor that adapters change,
+// in F32. Throws bad_file for values that are not finite or that the target type cannot hold.
 void write_tensors(GgufWriter& writer, const std::vector<PlannedTensor>& tensors,
                    const WorkOptions& options);
 
@@ -55,7 +57,8 @@ struct TypeError {
     double worst_error = 0;
 };
 
-// Reads `file` back and compares every value with its source. Sorted by type name.
+// Reads `file` back and compares every value with its source, changed by the adapters. Sorted by
+// type name.
 std::vector<TypeError> verify_tensors(const std::filesystem::path& file,
                                       const std::vector<PlannedTensor>& tensors,
                                       const WorkOptions& options);

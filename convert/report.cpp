@@ -33,6 +33,9 @@ void print_table(std::ostream& out, const ConversionPlan& plan) {
             << std::setw(18) << to_string(target.shape) << "  " << std::setw(8)
             << type_name(tensor.source->type()) << " -> " << std::setw(7) << type_name(target.type)
             << std::right << std::setw(13) << data_bytes(target.type, target.shape.elements());
+        if (plan.adapters.changes(target.name)) {
+            out << "  with LoRA";
+        }
         if (tensor.error) {
             out << "  error " << std::setprecision(3) << *tensor.error;
         }
@@ -53,6 +56,16 @@ bool print_errors(std::ostream& out, const std::vector<TypeError>& errors) {
         good = good && error.within_limit;
     }
     return good;
+}
+
+void print_errors(std::ostream& out, const Extracted& extracted) {
+    const auto print = [&](const KindError& error) {
+        out << "  " << std::left << std::setw(42) << error.kind << std::right << std::setw(4)
+            << error.n_modules << " modules, relative error " << std::scientific
+            << std::setprecision(2) << error.relative_error << std::defaultfloat << "\n";
+    };
+    std::for_each(extracted.kinds.begin(), extracted.kinds.end(), print);
+    print(extracted.all);
 }
 
 }  // namespace flux2::convert

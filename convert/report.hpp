@@ -2,6 +2,7 @@
 #pragma once
 
 #include "convert.hpp"
+#include "extract_lora.hpp"
 
 #include <cstdint>
 #include <iosfwd>
@@ -18,5 +19,8 @@ void print_table(std::ostream& out, const ConversionPlan& plan);
 
 // A line per type; returns whether all are within their limits.
 bool print_errors(std::ostream& out, const std::vector<TypeError>& errors);
+
+// What an extracted LoRA leaves of the difference: a line per kind of module, then one for all.
+void print_errors(std::ostream& out, const Extracted& extracted);
 
 }  // namespace flux2::convert

@@ -244,6 +244,40 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
     bool in_map_ = false;
 };
 
+// The header of a file to be written, and the data that follow it.
+struct Layout {
+    nlohmann::ordered_json header = nlohmann::ordered_json::object();
+    std::vector<std::span<const std::byte>> data;
+    uint64_t data_bytes = 0;
+
+    void add(const std::string& name, TensorType type, const std::vector<int64_t>& shape,
+             std::span<const std::byte> bytes) {
+        const uint64_t begin = data_bytes;
+        data_bytes += bytes.size();
+        header[name] = {
+            {"dtype", type_name(type)}, {"shape", shape}, {"data_offsets", {begin, data_bytes}}};
+        data.push_back(bytes);
+    }
+
+    void write(const std::filesystem::path& path) const {
+        // Names of files may not be UTF-8.
+        std::string text =
+            header.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+        text.resize((text.size() + 7) / 8 * 8, ' ');
+        const uint64_t header_bytes = text.size();
+        check_free_space(path, sizeof(header_bytes) + header_bytes + data_bytes);
+        AtomicFile file(path);
+        file.write_at(0, std::as_bytes(std::span(&header_bytes, 1)));
+        file.write_at(sizeof(header_bytes), std::as_bytes(std::span(text)));
+        uint64_t at = sizeof(header_bytes) + header_bytes;
+        for (const std::span<const std::byte> bytes : data) {
+            file.write_at(at, bytes);
+            at += bytes.size();
+        }
+        file.commit();
+    }
+};
+
 }  // namespace
 
 TensorDirectory parse_safetensors(const std::string& file, std::span<const std::byte> bytes) {
@@ -269,27 +303,24 @@ TensorDirectory parse_safetensors(const std::string& file, std::span<const std::
 }
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<FloatTensor>& tensors) {
-    nlohmann::ordered_json header = nlohmann::ordered_json::object();
-    uint64_t end = 0;
+    Layout layout;
     for (const FloatTensor& tensor : tensors) {
-        const uint64_t begin = end;
-        end += tensor.values.size() * sizeof(float);
-        header[tensor.name] = {
-            {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+        layout.add(tensor.name, TensorType::f32, tensor.shape,
+                   std::as_bytes(std::span(tensor.values)));
     }
-    std::string text = header.dump();
-    text.resize((text.size() + 7) / 8 * 8, ' ');
-    const uint64_t header_bytes = text.size();
-    check_free_space(path, sizeof(header_bytes) + header_bytes + end);
-    AtomicFile file(path);
-    file.write_at(0, std::as_bytes(std::span(&header_bytes, 1)));
-    file.write_at(sizeof(header_bytes), std::as_bytes(std::span(text)));
-    uint64_t at = sizeof(header_bytes) + header_bytes;
-    for (const FloatTensor& tensor : tensors) {
-        file.write_at(at, std::as_bytes(std::span(tensor.values)));
-        at += tensor.values.size() * sizeof(float);
+    layout.write(path);
+}
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<EncodedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+    Layout layout;
+    if (!metadata.empty()) {
+        layout.header["__metadata__"] = metadata;
     }
-    file.commit();
+    for (const EncodedTensor& tensor : tensors) {
+        layout.add(tensor.name, tensor.type, tensor.shape, tensor.bytes);
+    }
+    layout.write(path);
 }
 
 std::map<std::string, std::string> read_shard_index(const std::filesystem::path& index) {

@@ -26,6 +26,18 @@ struct FloatTensor {
 // Writes an F32 file atomically.
 void write_safetensors(const std::filesystem::path& path, const std::vector<FloatTensor>& tensors);
 
+// A tensor in the bytes of its type, which safetensors must know; the shape as in FloatTensor.
+struct EncodedTensor {
+    std::string name;
+    TensorType type = TensorType::f32;
+    std::vector<int64_t> shape;
+    std::vector<std::byte> bytes;
+};
+
+// Writes a file of any types, with texts under __metadata__, atomically.
+void write_safetensors(const std::filesystem::path& path, const std::vector<EncodedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata);
+
 // The index of a sharded checkpoint: tensor name -> file name beside the index.
 // Throws bad_file for broken JSON, duplicate names and file names that leave the folder.
 std::map<std::string, std::string> read_shard_index(const std::filesystem::path& index);
