@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <mutex>
 
 namespace flux2::cli {
@@ -72,11 +73,17 @@ ModelHashes::Hash hash_of(const fs::path& path, const fs::path& memory,
 ModelHashes::ModelHashes(const ModelFiles& files, fs::path cache_folder)
     : memory_(cache_folder.empty() ? fs::path() : cache_folder / "hashes.json") {
     for (const fs::path& path : {files.transformer, files.text_encoder, files.vae, files.taesd}) {
-        if (!path.empty()) {
-            entries_.push_back({path, std::async(std::launch::async, [this, path] {
-                                          return hash_of(path, memory_, stop_);
-                                      }).share()});
-        }
+        add(path);
+    }
+}
+
+void ModelHashes::add(const fs::path& path) {
+    const bool is_known = std::any_of(entries_.begin(), entries_.end(),
+                                      [&](const Entry& entry) { return entry.path == path; });
+    if (!path.empty() && !is_known) {
+        entries_.push_back({path, std::async(std::launch::async, [this, path] {
+                                      return hash_of(path, memory_, stop_);
+                                  }).share()});
     }
 }
 

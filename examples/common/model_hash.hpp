@@ -1,4 +1,5 @@
-// SHA-256 of model files, computed in the background and cached for files that did not change.
+// SHA-256 of model files and adapters, computed in the background and cached for files that did not
+// change.
 #pragma once
 
 #include <flux2/flux2.hpp>
@@ -23,6 +24,9 @@ class ModelHashes {
     ~ModelHashes();  // stops hashing
     ModelHashes(const ModelHashes&) = delete;
     ModelHashes& operator=(const ModelHashes&) = delete;
+
+    // Starts hashing one more file, unless it is among them.
+    void add(const std::filesystem::path& path);
 
     // The hash of one of the files; waits for it. Empty for an empty path, and, with a warning, for
     // a file that cannot be read.

@@ -2,8 +2,10 @@
 
 #include "base/byte_size.hpp"
 #include "base/check.hpp"
+#include "base/file.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -107,6 +109,16 @@ void add_generate_options(cxxopts::Options& options) {
          text())                                                     //
         ("noise", "safetensors file with the tensor noise", text())  //
         ("embeds", "safetensors file with prompt_embeds and negative_prompt_embeds", text());
+    options.add_options("Adapters")  //
+        ("lora", "LoRA to use, FILE or FILE:STRENGTH such as x.safetensors:0.8 (repeatable)",
+         cxxopts::value<std::vector<std::string>>())  //
+        ("lora-dir", "folder of the files that <lora:NAME:0.8> in a prompt names",
+         text())  //
+        ("lora-include", "use only modules whose names match this regular expression",
+         text())                                                                        //
+        ("lora-exclude", "leave out modules whose names match this one", text())        //
+        ("lora-blocks", "factors for blocks, such as double=0.5,single.0-9=0", text())  //
+        ("lora-strict", "refuse a LoRA file of which anything cannot be used");
     options.add_options("Output")  //
         ("o,output",
          "PNG, JPEG or BMP; {seed} and %03d (the next free number) are filled in (default "
@@ -118,6 +130,10 @@ void add_generate_options(cxxopts::Options& options) {
         ("q,quiet", "only errors")                                                          //
         ("v,verbose", "more about what is done")                                            //
         ("h,help", "print this help");
+}
+
+std::string help_of(const cxxopts::Options& options) {
+    return options.help({"Model", "Picture", "Adapters", "Output"});
 }
 
 void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model) {
@@ -198,6 +214,32 @@ void read_picture_options(const cxxopts::ParseResult& args, GenerateOptions& o) 
     read_path(args, "embeds", request.embeds_file);
 }
 
+void read_adapter_options(const cxxopts::ParseResult& args, GenerateOptions& o) {
+    if (args.count("lora") > 0) {
+        o.request.adapters.clear();  // those of a picture that is made again
+        for (const std::string& text : args["lora"].as<std::vector<std::string>>()) {
+            o.request.adapters.push_back(parse_adapter(text));
+        }
+    }
+    read_path(args, "lora-dir", o.lora_folder);
+    check(o.lora_folder.empty() || is_folder(o.lora_folder), ErrorKind::bad_file,
+          o.lora_folder.string(), ": no such folder; --lora-dir takes one with LoRA files");
+    read_text(args, "lora-include", o.adapter_filters.include);
+    read_text(args, "lora-exclude", o.adapter_filters.exclude);
+    read_text(args, "lora-blocks", o.adapter_filters.block_strengths);
+    for (Adapter& adapter : o.request.adapters) {
+        apply_filters(o.adapter_filters, adapter);
+    }
+    o.request.strict_adapters = args.count("lora-strict") > 0;
+    // A session can add adapters later.
+    const bool is_session = !o.prompt && o.prompt_file.empty();
+    const bool may_have_any = !o.request.adapters.empty() || !o.lora_folder.empty() || is_session;
+    for (const char* name : {"lora-include", "lora-exclude", "lora-blocks", "lora-strict"}) {
+        check(args.count(name) == 0 || may_have_any, ErrorKind::bad_argument, "--", name,
+              " goes with a LoRA; add --lora FILE");
+    }
+}
+
 }  // namespace
 
 void read_generate_options(const cxxopts::ParseResult& args, GenerateOptions& o) {
@@ -207,6 +249,7 @@ void read_generate_options(const cxxopts::ParseResult& args, GenerateOptions& o)
           "one of --prompt and --prompt-file is enough; leave out the other");
     read_text(args, "prompt", o.prompt);
     read_path(args, "prompt-file", o.prompt_file);
+    read_adapter_options(args, o);
     if (args.count("ref-image") > 0) {
         o.references.clear();
         for (const std::string& file : args["ref-image"].as<std::vector<std::string>>()) {
@@ -278,6 +321,49 @@ const char* option_of(Setting setting) {
 
 std::string in_options(const std::string& text) {
     return worded(text, option_of);
+}
+
+namespace {
+
+// Nothing when the text is no finite number.
+std::optional<float> number_in(const std::string& text) {
+    try {
+        return parse_float("", text);
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+}
+
+}  // namespace
+
+Adapter parse_adapter(const std::string& text) {
+    check(!text.empty(), ErrorKind::bad_argument,
+          "--lora is given an empty name; name a file or leave it out");
+    Adapter adapter;
+    adapter.file = text;
+    const size_t colon = text.rfind(':');
+    const bool is_drive = colon == 1 && std::isalpha(static_cast<unsigned char>(text[0])) != 0;
+    if (colon == std::string::npos || is_drive || file_exists(text)) {
+        return adapter;
+    }
+    const std::string name = text.substr(0, colon);
+    const std::string strength = text.substr(colon + 1);
+    if (const std::optional<float> number = number_in(strength)) {
+        check(!name.empty(), ErrorKind::bad_argument, "--lora ", text,
+              " names no file; use FILE:STRENGTH");
+        adapter.file = name;
+        adapter.strength = *number;
+        return adapter;
+    }
+    check(!file_exists(name), ErrorKind::bad_argument, "--lora ", text, ": '", strength,
+          "' is no strength; use a number such as 0.8");
+    return adapter;
+}
+
+void apply_filters(const AdapterFilters& filters, Adapter& adapter) {
+    adapter.include = filters.include.value_or(adapter.include);
+    adapter.exclude = filters.exclude.value_or(adapter.exclude);
+    adapter.block_strengths = filters.block_strengths.value_or(adapter.block_strengths);
 }
 
 std::vector<float> parse_floats(const std::string& text) {

@@ -24,6 +24,11 @@ struct ModelOptions {
 
 enum class OutputStyle { text, quiet, json };
 
+// What a run says about its adapters; values that are not given leave an adapter's own.
+struct AdapterFilters {
+    std::optional<std::string> include, exclude, block_strengths;
+};
+
 // Everything about a run that makes pictures.
 struct GenerateOptions {
     ModelOptions model;
@@ -34,19 +39,24 @@ struct GenerateOptions {
     std::filesystem::path init;
     float strength = 0.75f;
     Alpha alpha = Alpha::drop;
+    std::filesystem::path lora_folder;  // of the adapters that tags in prompts name
+    AdapterFilters adapter_filters;     // already set in the request's adapters
     int batch_count = 1;
     std::string output = "output.png";
     bool overwrite = false;  // numbers begin at 1 and existing files are replaced
     std::filesystem::path preview;
     OutputStyle style = OutputStyle::text;
     bool verbose = false;
-    // For redo: the stored SHA-256 of the model files, by part.
+    // For redo: the stored SHA-256 of the model files, by part, and of adapters, by file.
     std::map<std::string, std::string> stored_hashes = {};
+    std::map<std::string, std::string> stored_adapter_hashes = {};
 };
 
 // Tables of options, each a group of its own in --help.
 void add_model_options(cxxopts::Options& options);
 void add_generate_options(cxxopts::Options& options);
+// Their help, groups in the order in which users need them.
+std::string help_of(const cxxopts::Options& options);
 
 // Values that are given replace those already there; the others stay. Throw bad_argument.
 void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model);
@@ -60,6 +70,12 @@ void check_no_leftovers(const cxxopts::ParseResult& args);
 const char* option_of(Setting setting);
 // A text of the library with settings replaced by option names.
 std::string in_options(const std::string& text);
+
+// "FILE" or "FILE:0.8". The last colon splits when a number follows it, unless there is a file of
+// the whole name; the colon of a drive letter does not. Throws bad_argument.
+Adapter parse_adapter(const std::string& text);
+// Replaces what is given in the filters.
+void apply_filters(const AdapterFilters& filters, Adapter& adapter);
 
 // "1,0.9,0.7,0"
 std::vector<float> parse_floats(const std::string& text);

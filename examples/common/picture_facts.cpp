@@ -29,6 +29,15 @@ json file_facts(const fs::path& path, ModelHashes& hashes) {
     return {{"file", full_name(path)}, {"sha256", hashes.get(path)}};
 }
 
+json adapter_facts(const Adapter& adapter, ModelHashes& hashes) {
+    json facts = file_facts(adapter.file, hashes);
+    facts["strength"] = adapter.strength;
+    facts["include"] = adapter.include;
+    facts["exclude"] = adapter.exclude;
+    facts["blocks"] = adapter.block_strengths;
+    return facts;
+}
+
 // Whether a number can be converted to T: the JSON library does not check. All whole numbers here
 // are counts or seeds.
 template <typename T>
@@ -71,6 +80,10 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
     for (const fs::path& file : options.references) {
         references.push_back(full_name(file));
     }
+    json adapters = json::array();
+    for (const Adapter& adapter : request.adapters) {
+        adapters.push_back(adapter_facts(adapter, hashes));
+    }
     json facts = {{"version", version()},
                   {"model",
                    {{"name", pipeline.model().name},
@@ -97,6 +110,7 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
                   {"references", references},
                   {"init_img", full_name(options.init)},
                   {"strength", options.strength},
+                  {"adapters", adapters},
                   {"alpha", options.alpha == Alpha::white ? "white" : "drop"},
                   {"noise", full_name(request.noise_file)},
                   {"embeds", full_name(request.embeds_file)}};
@@ -107,29 +121,64 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
     return facts;
 }
 
-std::vector<std::string> other_model_files(const std::map<std::string, std::string>& stored_hashes,
-                                           const json& facts) {
+std::vector<std::string> other_model_files(const GenerateOptions& options, const json& facts) {
     std::vector<std::string> lines;
-    for (const auto& [part, stored] : stored_hashes) {
-        const json& file = facts["model"][part];
+    const auto compare = [&](const std::string& what, const std::string& stored, const json& file) {
         const std::string found = file["sha256"].get<std::string>();
         if (!stored.empty() && found != stored) {
             lines.push_back(
-                concat("the ", part, " is not the one that made the stored picture: SHA-256 ",
+                concat("the ", what, " is not the one that made the stored picture: SHA-256 ",
                        stored.substr(0, kShortHash), " then, ",
                        found.empty() ? "no such file" : found.substr(0, kShortHash), " now",
                        found.empty() ? "" : " (" + file["file"].get<std::string>() + ")"));
         }
+    };
+    for (const auto& [part, stored] : options.stored_hashes) {
+        compare(part, stored, facts["model"][part]);
+    }
+    for (const json& adapter : facts["adapters"]) {
+        const auto stored = options.stored_adapter_hashes.find(adapter["file"].get<std::string>());
+        if (stored != options.stored_adapter_hashes.end()) {
+            compare("LoRA", stored->second, adapter);
+        }
     }
     return lines;
 }
+
+namespace {
+
+std::string stem_of(const json& file) {
+    return fs::path(file["file"].get<std::string>()).stem().string();
+}
+
+// The tags that would name the adapters in a prompt: " <lora:blueprint:0.8>".
+std::string tags_of(const json& adapters) {
+    std::string tags;
+    for (const json& adapter : adapters) {
+        tags += concat(" <lora:", stem_of(adapter), ":", adapter["strength"].get<float>(), ">");
+    }
+    return tags;
+}
+
+// "blueprint: 0123456789, ink: 89abcdef01"
+std::string hashes_of(const json& adapters) {
+    std::string hashes;
+    for (const json& adapter : adapters) {
+        hashes += concat(hashes.empty() ? "" : ", ", stem_of(adapter), ": ",
+                         adapter["sha256"].get<std::string>().substr(0, kShortHash));
+    }
+    return hashes;
+}
+
+}  // namespace
 
 std::vector<ImageText> picture_texts(const json& given) {
     // Prompts and file names may contain any bytes; invalid UTF-8 is replaced.
     const std::string stored = given.dump(-1, ' ', false, json::error_handler_t::replace);
     const json facts = json::parse(stored);
     std::ostringstream line;
-    line << facts["prompt"].get<std::string>() << "\n";
+    const json adapters = facts.value("adapters", json::array());
+    line << facts["prompt"].get<std::string>() << tags_of(adapters) << "\n";
     if (const std::string negative = facts["negative_prompt"].get<std::string>();
         !negative.empty()) {
         line << "Negative prompt: " << negative << "\n";
@@ -138,10 +187,13 @@ std::vector<ImageText> picture_texts(const json& given) {
     line << "Steps: " << facts["steps"] << ", Sampler: Euler, CFG scale: " << facts["guidance"]
          << ", Seed: " << facts["seed"] << ", Size: " << facts["width"] << "x" << facts["height"]
          << ", Model hash: "
-         << model["transformer"]["sha256"].get<std::string>().substr(0, kShortHash) << ", Model: "
-         << fs::path(model["transformer"]["file"].get<std::string>()).stem().string();
+         << model["transformer"]["sha256"].get<std::string>().substr(0, kShortHash)
+         << ", Model: " << stem_of(model["transformer"]);
     if (facts["init_img"] != "") {
         line << ", Denoising strength: " << facts["strength"];
+    }
+    if (!adapters.empty()) {
+        line << ", Lora hashes: \"" << hashes_of(adapters) << "\"";
     }
     line << ", Version: flux2 " << facts["version"].get<std::string>();
     std::string parameters = line.str();
@@ -161,6 +213,27 @@ json read_picture_facts(const fs::path& picture) {
     fail(ErrorKind::bad_file, picture.string(),
          ": holds no settings of flux2; only PNGs that flux2 wrote can be made again");
 }
+
+namespace {
+
+void read_adapters(const json& facts, const fs::path& picture, GenerateOptions& o) {
+    for (const json& stored : get<std::vector<json>>(facts, "adapters", {}, picture)) {
+        check(stored.is_object(), ErrorKind::bad_file, picture.string(),
+              ": its settings are broken at 'adapters'; give --lora FILE instead");
+        const auto text = [&](const char* key) {
+            return get<std::string>(stored, key, "", picture);
+        };
+        const std::string file = text("file");
+        o.request.adapters.push_back({.file = file,
+                                      .strength = get<float>(stored, "strength", 1.0f, picture),
+                                      .include = text("include"),
+                                      .exclude = text("exclude"),
+                                      .block_strengths = text("blocks")});
+        o.stored_adapter_hashes[file] = text("sha256");
+    }
+}
+
+}  // namespace
 
 GenerateOptions options_from_facts(const json& facts, const fs::path& picture) {
     const auto text = [&](const json& from, const char* key) {
@@ -205,6 +278,7 @@ GenerateOptions options_from_facts(const json& facts, const fs::path& picture) {
     o.alpha = text(facts, "alpha") == "white" ? Alpha::white : Alpha::drop;
     r.noise_file = text(facts, "noise");
     r.embeds_file = text(facts, "embeds");
+    read_adapters(facts, picture, o);
     return o;
 }
 

@@ -9,7 +9,6 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -26,8 +25,9 @@ std::vector<ImageText> picture_texts(const nlohmann::json& facts);
 // Our JSON in a picture. Throws bad_file when it has none or a broken one.
 nlohmann::json read_picture_facts(const std::filesystem::path& picture);
 
-// A line for each part whose file is not the one that made the stored picture, by their hashes.
-std::vector<std::string> other_model_files(const std::map<std::string, std::string>& stored_hashes,
+// A line for each part and adapter whose file is not the one that made the stored picture, by the
+// options' stored hashes.
+std::vector<std::string> other_model_files(const GenerateOptions& options,
                                            const nlohmann::json& facts);
 
 // Options that make the same picture again. Throws bad_file for invalid values.

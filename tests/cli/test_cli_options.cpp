@@ -71,6 +71,100 @@ TEST_CASE("numbers and seeds are read whole or refused") {
     }
 }
 
+TEST_CASE("a number behind a LoRA's last colon is its strength") {
+    const auto check_parsed = [](const char* text, const char* file, float strength) {
+        CAPTURE(text);
+        const Adapter adapter = parse_adapter(text);
+        CHECK(adapter.file == file);
+        CHECK(adapter.strength == strength);
+    };
+    check_parsed("x.safetensors", "x.safetensors", 1.0f);
+    check_parsed("x.safetensors:0.8", "x.safetensors", 0.8f);
+    check_parsed("x.gguf:-0.5", "x.gguf", -0.5f);
+    check_parsed("x.safetensors:0", "x.safetensors", 0.0f);
+    check_parsed("a/b:c.safetensors:1.5", "a/b:c.safetensors", 1.5f);
+    check_parsed("a/b:c.safetensors", "a/b:c.safetensors", 1.0f);
+    // A drive letter.
+    check_parsed("C:\\loras\\x.safetensors", "C:\\loras\\x.safetensors", 1.0f);
+    check_parsed("C:\\loras\\x.safetensors:0.5", "C:\\loras\\x.safetensors", 0.5f);
+    check_parsed("d:7", "d:7", 1.0f);
+    // Not there; the message about the missing file has all of it.
+    check_parsed("x.safetensors:strong", "x.safetensors:strong", 1.0f);
+}
+
+TEST_CASE("a LoRA file that exists is taken whole, and an odd strength is named") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "a:0.5", std::string_view("x"));
+    CHECK(parse_adapter((folder / "a:0.5").string()).file == folder / "a:0.5");
+    CHECK(parse_adapter((folder / "a:0.5").string()).strength == 1.0f);
+    CHECK(parse_adapter((folder / "a:0.5:0.25").string()).file == folder / "a:0.5");
+    CHECK(parse_adapter((folder / "a:0.5:0.25").string()).strength == 0.25f);
+    for (const char* strength : {"strong", "", "nan", "1e99", "0,8"}) {
+        CAPTURE(strength);
+        const auto error =
+            test::error_of([&] { parse_adapter((folder / "a:0.5:").string() + strength); });
+        CHECK(error.kind == ErrorKind::bad_argument);
+        CHECK(error.mentions(std::string("'") + strength + "' is no strength"));
+    }
+    for (const char* nameless : {"", ":0.5"}) {
+        CHECK(kind_of([&] { parse_adapter(nameless); }) == ErrorKind::bad_argument);
+    }
+}
+
+GenerateOptions options_of(std::vector<std::string> arguments, GenerateOptions o = {}) {
+    cxxopts::Options options("flux2");
+    add_model_options(options);
+    add_generate_options(options);
+    arguments.insert(arguments.begin(), "flux2");
+    std::vector<const char*> argv;
+    for (const std::string& argument : arguments) {
+        argv.push_back(argument.c_str());
+    }
+    read_generate_options(options.parse(static_cast<int>(argv.size()), argv.data()), o);
+    return o;
+}
+
+TEST_CASE("filters count for every LoRA of a run, and options replace stored ones") {
+    const std::vector<std::string> filters = {
+        "--lora-include", "double", "--lora-exclude", "mlp", "--lora-blocks", "double=0.5"};
+    std::vector<std::string> arguments = {"-p", "x", "--lora", "a,b:0.5", "--lora", "cd:-1"};
+    GenerateOptions o = options_of(arguments);
+    REQUIRE(o.request.adapters.size() == 2);
+    CHECK(o.request.adapters[0].file == "a,b");
+    CHECK(o.request.adapters[1].strength == -1.0f);
+    CHECK(o.request.adapters[1].include.empty());
+    CHECK_FALSE(o.request.strict_adapters);
+    arguments.insert(arguments.end(), filters.begin(), filters.end());
+    arguments.push_back("--lora-strict");
+    o = options_of(arguments);
+    CHECK(o.request.strict_adapters);
+    for (const Adapter& adapter : o.request.adapters) {
+        CHECK(adapter.include == "double");
+        CHECK(adapter.exclude == "mlp");
+        CHECK(adapter.block_strengths == "double=0.5");
+    }
+    // As redo does: stored adapters keep what is not given.
+    GenerateOptions again = options_of({"--lora-exclude", ""}, o);
+    REQUIRE(again.request.adapters.size() == 2);
+    CHECK(again.request.adapters[0].include == "double");
+    CHECK(again.request.adapters[0].exclude.empty());
+    again = options_of({"--lora", "d"}, o);
+    REQUIRE(again.request.adapters.size() == 1);
+    CHECK(again.request.adapters[0].file == "d");
+}
+
+TEST_CASE("options about LoRAs without any are refused") {
+    CHECK(kind_of([] {
+              options_of({"-p", "x", "--lora-include", "double"});
+          }) == ErrorKind::bad_argument);
+    CHECK(kind_of([] { options_of({"-p", "x", "--lora-strict"}); }) == ErrorKind::bad_argument);
+    CHECK_NOTHROW(options_of({"--lora-strict"}));  // a session may add some
+    CHECK(kind_of([] {
+              options_of({"-p", "x", "--lora-dir", "/no/such/folder"});
+          }) == ErrorKind::bad_file);
+    CHECK(kind_of([] { options_of({"-p", "x", "--lora", ""}); }) == ErrorKind::bad_argument);
+}
+
 TEST_CASE("names of pictures are filled in") {
     CHECK(output_name("a.png", 7, 2) == "a.png");
     CHECK(output_name("a-{seed}.png", 7, 2) == "a-7.png");

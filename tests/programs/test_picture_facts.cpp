@@ -41,6 +41,13 @@ GenerateOptions unusual_options() {
     o.init = "/i.png";
     o.strength = 0.5f;
     o.alpha = Alpha::white;
+    Adapter adapter;
+    adapter.file = fixture("klein/vae.safetensors");  // any file has a hash
+    adapter.strength = -0.25f;
+    adapter.include = "double";
+    adapter.exclude = "mlp";
+    adapter.block_strengths = "double=0.5";
+    o.request.adapters = {adapter, adapter};
     return o;
 }
 
@@ -48,6 +55,7 @@ TEST_CASE("options come back from what a picture stores of them") {
     const GenerateOptions o = unusual_options();
     const Pipeline pipeline = Pipeline::load(o.model.files, o.model.load);
     ModelHashes hashes(o.model.files, {});
+    hashes.add(o.request.adapters[0].file);
     Result result;
     result.image = {64, 80, std::vector<uint8_t>(64 * 80 * 3)};
     result.seed = *o.request.seed;
@@ -82,6 +90,43 @@ TEST_CASE("options come back from what a picture stores of them") {
     CHECK(back.init == "/i.png");
     CHECK(back.strength == 0.5f);
     CHECK(back.alpha == Alpha::white);
+    REQUIRE(back.request.adapters.size() == 2);
+    const Adapter& adapter = back.request.adapters[1];
+    CHECK(adapter.file == fixture("klein/vae.safetensors"));
+    CHECK(adapter.strength == -0.25f);
+    CHECK(adapter.include == "double");
+    CHECK(adapter.exclude == "mlp");
+    CHECK(adapter.block_strengths == "double=0.5");
+    CHECK(back.stored_adapter_hashes.at(name_of(adapter.file)) == back.stored_hashes.at("vae"));
+}
+
+TEST_CASE("broken LoRAs in a picture's settings are refused") {
+    for (const char* broken : {R"({"adapters": 7})", R"({"adapters": {"file": "x"}})",
+                               R"({"adapters": ["x"]})", R"({"adapters": [{"file": 7}]})",
+                               R"({"adapters": [{"file": "x", "strength": "strong"}]})",
+                               R"({"adapters": [{"file": "x", "strength": 1e300}]})"}) {
+        CAPTURE(broken);
+        const auto error =
+            test::error_of([&] { options_from_facts(json::parse(broken), "x.png"); });
+        CHECK(error.kind == ErrorKind::bad_file);
+        CHECK(error.mentions("x.png: its settings are broken"));
+    }
+}
+
+TEST_CASE("a LoRA that changed since the picture was made is told by its hash") {
+    GenerateOptions o;
+    o.stored_adapter_hashes = {{"/a.safetensors", "0123456789abcdef"}, {"/b.gguf", "1111"}};
+    const auto adapter = [](const char* file, const char* hash) {
+        return json{{"file", file}, {"sha256", hash}};
+    };
+    json facts;
+    facts["adapters"] = {adapter("/a.safetensors", "fedcba9876543210"), adapter("/b.gguf", "1111"),
+                         adapter("/new.gguf", "2222")};
+    const std::vector<std::string> lines = other_model_files(o, facts);
+    REQUIRE(lines.size() == 1);
+    CHECK(lines[0] ==
+          "the LoRA is not the one that made the stored picture: SHA-256 0123456789 then, "
+          "fedcba9876 now (/a.safetensors)");
 }
 
 TEST_CASE("other programs find their line in a picture") {
@@ -106,6 +151,27 @@ TEST_CASE("other programs find their line in a picture") {
           "Version: flux2 1.2");
     CHECK(texts[1].key == "flux2");
     CHECK(json::parse(texts[1].text)["prompt"] == std::string("a\0b \xef\xbf\xbd", 7));
+}
+
+TEST_CASE("other programs find a picture's LoRAs as tags and hashes") {
+    const json facts = {
+        {"version", "1.2"},
+        {"model", {{"transformer", {{"file", "/m/k.gguf"}, {"sha256", "0123456789abcdef"}}}}},
+        {"prompt", "a house"},
+        {"negative_prompt", ""},
+        {"steps", 4},
+        {"guidance", 1.0},
+        {"seed", 7},
+        {"width", 64},
+        {"height", 80},
+        {"init_img", ""},
+        {"adapters",
+         {{{"file", "/l/blue.safetensors"}, {"sha256", "aaaaaaaaaabb"}, {"strength", 0.8f}},
+          {{"file", "/l/ink.gguf"}, {"sha256", "bbbbbbbbbbcc"}, {"strength", -1.0f}}}}};
+    CHECK(picture_texts(facts)[0].text ==
+          "a house <lora:blue:0.8> <lora:ink:-1>\nSteps: 4, Sampler: Euler, CFG scale: 1.0, "
+          "Seed: 7, Size: 64x80, Model hash: 0123456789, Model: k, Lora hashes: \"blue: "
+          "aaaaaaaaaa, ink: bbbbbbbbbb\", Version: flux2 1.2");
 }
 
 struct Made {

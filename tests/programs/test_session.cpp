@@ -111,6 +111,39 @@ TEST_CASE("wrong lines are answered by a sentence, and the session goes on") {
     CHECK(folder.names() == std::vector<std::string>{"a-001.png", "text.png"});
 }
 
+TEST_CASE("a session uses LoRAs until they are removed, and those of tags once") {
+    const test::TemporaryFolder folder;
+    const test::TemporaryFolder loras;
+    const std::string a = (loras / "a.safetensors").string();
+    const std::string b = (loras / "b.safetensors").string();
+    test::write_small_lora(a);
+    test::write_small_lora(b);
+    Typist user(folder, "a.png", {"--lora-dir", loras.path().string()});
+    CHECK(has(user.say("/lora"), "no LoRA is in use"));
+    CHECK(has(user.say("/lora " + a + ":0.5"), "LoRA 1: " + a + ":0.5\n"));
+    CHECK(has(user.say("a house <lora:b:0.25> at night"), "$1 = "));
+    const std::string settings = stored_settings(folder / "a-001.png");
+    CHECK(has(settings, a));
+    CHECK(has(settings, b));
+    CHECK(has(settings, "\"a house at night\""));
+    CHECK(has(user.say("a tree"), "$2 = "));
+    CHECK_FALSE(has(stored_settings(folder / "a-002.png"), b));
+    CHECK(has(user.say("/lora " + b), "LoRA 2: " + b + ":1\n"));
+    CHECK(has(user.say("/lora " + a + ":-1"), "LoRA 1: " + a + ":-1\n"));
+    CHECK(has(user.say("/lora remove 1"), "LoRA 1: " + b + ":1\n"));
+    CHECK(has(user.say("show"), "LoRA 1: " + b + ":1\n"));
+    CHECK(has(user.say("/lora clear"), "no LoRA is in use"));
+    CHECK(has(user.say("a hill"), "$3 = "));
+    CHECK_FALSE(has(stored_settings(folder / "a-003.png"), loras.path().string()));
+
+    CHECK(has(user.say("/lora remove 1"), "flux2: there is no LoRA number 1"));
+    CHECK(has(user.say("/lora remove"), "flux2: /lora remove takes a whole number"));
+    CHECK(has(user.say("/lora /no/such.safetensors:1"), "flux2: /no/such.safetensors: no such"));
+    CHECK(has(user.say("/lora " + a + ":strong"), "'strong' is no strength"));
+    CHECK(has(user.say("a <lora:c:1> house"), "flux2: there is no LoRA 'c'"));
+    CHECK(has(user.say("help"), "/lora FILE:0.8"));
+}
+
 TEST_CASE("pictures named by a seed that repeats do not replace each other") {
     const test::TemporaryFolder folder;
     Typist user(folder, "{seed}.png");

@@ -111,6 +111,18 @@ std::filesystem::path write_reading_encoder(const TemporaryFolder& folder) {
     return folder / "te.safetensors";
 }
 
+void write_small_lora(const std::filesystem::path& file, float value) {
+    constexpr int64_t kHidden = 128, kRank = 2;
+    const Bytes values = bytes_of(std::vector<float>(kHidden * kRank, value));
+    const std::string module = "diffusion_model.double_blocks.0.img_attn.proj.";
+    const std::vector<TestTensor> tensors = {
+        {module + "lora_A.weight", {kHidden, kRank}, values},
+        {module + "lora_B.weight", {kRank, kHidden}, values},
+    };
+    std::filesystem::create_directories(file.parent_path());
+    write_file(file, safetensors_of(tensors, R"({"ss_output_name": "small"})"));
+}
+
 ProgramResult flux2_program(const Arguments& arguments) {
     std::string line = quoted(FLUX2_PROGRAM);
     for (const std::string& argument : arguments) {

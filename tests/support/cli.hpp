@@ -24,6 +24,9 @@ Arguments small_picture();
 // The fixture's text encoder with a tokenizer beside it, so that it reads prompts; in the folder.
 std::filesystem::path write_reading_encoder(const TemporaryFolder& folder);
 
+// A LoRA of rank 2 for one matrix of the klein fixture's transformer, with this value everywhere.
+void write_small_lora(const std::filesystem::path& file, float value = 0.05f);
+
 // Runs flux2 without anything to read at its input.
 ProgramResult flux2_program(const Arguments& arguments);
 

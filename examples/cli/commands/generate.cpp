@@ -113,6 +113,17 @@ auto when_writable(const fs::path& file, const Save& save) {
     return save();
 }
 
+// For a picture that is made again: its adapters may have been moved.
+void check_adapters_of(const fs::path& picture, const GenerateOptions& o) {
+    for (const Adapter& adapter : o.request.adapters) {
+        const bool is_stored = o.stored_adapter_hashes.contains(adapter.file.string());
+        check(
+            !is_stored || file_exists(adapter.file), ErrorKind::bad_file, picture.string(),
+            ": was made with the LoRA ", adapter.file.string(),
+            ", and there is no such file; name it where it is now: --lora FILE:", adapter.strength);
+    }
+}
+
 // A preview that cannot be written does not stop the run.
 void save_preview(const fs::path& file, const Image& preview) {
     try {
@@ -134,11 +145,28 @@ int run(const GenerateOptions& o) {
     }
     // Errors in the given files are reported before a missing part.
     Request request = make_request(o);
-    const std::vector<std::string> prompts = read_prompts(o);
+    const std::vector<AdaptedPrompt> prompts = resolve_tags(read_prompts(o), o);
     OutputNames names = name_pictures(o, prompts.size() * static_cast<size_t>(o.batch_count));
     tell_first_number(names, display);
     PictureMaker(o, std::move(names), display).draw(o, std::move(request), prompts);
     return 0;
+}
+
+std::string without_tags(const std::string& negative_prompt) {
+    TaggedPrompt split = split_tags(negative_prompt);
+    if (!split.tags.empty()) {
+        log(LogLevel::warning, concat("the tag <lora:", split.tags.front().name,
+                                      "> in the negative prompt has no effect and is left out; a "
+                                      "LoRA goes into the prompt, for both"));
+    }
+    return split.text;
+}
+
+bool same_adapters(const AdaptedPrompt& a, const AdaptedPrompt& b) {
+    return std::equal(a.adapters.begin(), a.adapters.end(), b.adapters.begin(), b.adapters.end(),
+                      [](const Adapter& one, const Adapter& other) {
+                          return one.file == other.file && one.strength == other.strength;
+                      });
 }
 
 // Runs a command that makes pictures. With --json every failure becomes an event, also wrong
@@ -176,6 +204,11 @@ Request make_request(const GenerateOptions& o) {
             const MappedFile opened(file);  // throws when the file is missing
         }
     }
+    for (const Adapter& adapter : request.adapters) {
+        check(file_exists(adapter.file), ErrorKind::bad_file, adapter.file.string(),
+              ": no such file; --lora takes a LoRA file, and FILE:0.8 its strength");
+    }
+    request.negative_prompt = without_tags(request.negative_prompt);
     for (const fs::path& file : o.references) {
         request.references.push_back(load_image(file, o.alpha));
     }
@@ -200,21 +233,24 @@ PictureMaker::PictureMaker(const GenerateOptions& o, OutputNames names, Display&
       hashes_(files_, o.model.load.cache_folder) {}
 
 std::vector<fs::path> PictureMaker::draw(const GenerateOptions& o, Request request,
-                                         const std::vector<std::string>& prompts) {
+                                         const std::vector<AdaptedPrompt>& prompts) {
     request.cancel = &cancel_requested;
     const int n_pictures = static_cast<int>(prompts.size()) * o.batch_count;
+    const std::vector<Adapter> common = request.adapters;
     std::vector<fs::path> files;
     int number = 0;
+    size_t n_encoded = 0;
     for (size_t i = 0; i < prompts.size(); ++i) {
-        if (prompts.size() > 1 && i % kPromptsAhead == 0) {
-            const auto first = prompts.begin() + static_cast<std::ptrdiff_t>(i);
-            const auto n = static_cast<std::ptrdiff_t>(std::min(kPromptsAhead, prompts.size() - i));
-            pipeline_.encode_prompts(request, {first, first + n}, [&](const Step& step) {
-                display_.step(step, "");
-                return true;
-            });
+        request.adapters = common;
+        request.adapters.insert(request.adapters.end(), prompts[i].adapters.begin(),
+                                prompts[i].adapters.end());
+        for (const Adapter& adapter : request.adapters) {
+            hashes_.add(adapter.file);
         }
-        request.prompt = prompts[i];
+        if (prompts.size() > 1 && i == n_encoded) {
+            n_encoded += encode_ahead(request, std::span(prompts).subspan(i));
+        }
+        request.prompt = prompts[i].text;
         const uint64_t first_seed = o.request.seed.value_or(std::random_device{}() & 0x7fffffffu);
         for (int b = 0; b < o.batch_count; ++b) {
             request.seed = first_seed + static_cast<uint64_t>(b);
@@ -223,6 +259,22 @@ std::vector<fs::path> PictureMaker::draw(const GenerateOptions& o, Request reque
         }
     }
     return files;
+}
+
+// Encodes the first prompts that have the same adapters, and returns how many these are.
+size_t PictureMaker::encode_ahead(const Request& request, std::span<const AdaptedPrompt> prompts) {
+    std::vector<std::string> texts;
+    for (const AdaptedPrompt& prompt : prompts) {
+        if (texts.size() == kPromptsAhead || !same_adapters(prompt, prompts.front())) {
+            break;
+        }
+        texts.push_back(prompt.text);
+    }
+    pipeline_.encode_prompts(request, texts, [&](const Step& step) {
+        display_.step(step, "");
+        return true;
+    });
+    return texts.size();
 }
 
 fs::path PictureMaker::draw_one(const GenerateOptions& o, const Request& request,
@@ -235,7 +287,7 @@ fs::path PictureMaker::draw_one(const GenerateOptions& o, const Request& request
         return true;
     });
     const nlohmann::json facts = picture_facts(o, files_, hashes_, pipeline_, request, result);
-    for (const std::string& line : other_model_files(o.stored_hashes, facts)) {
+    for (const std::string& line : other_model_files(o, facts)) {
         display_.message(LogLevel::warning, line);
     }
     const fs::path file = save(result, picture_texts(facts));
@@ -264,7 +316,7 @@ int generate(int argc, char** argv) {
         cxxopts::Options options = describe_options("flux2", "");
         const auto args = options.parse(argc, argv);
         if (args.count("help") > 0) {
-            std::cout << options.help() << "\nflux2 help lists the other commands.\n";
+            std::cout << help_of(options) << "\nflux2 help lists the other commands.\n";
             return 0;
         }
         check_no_leftovers(args);
@@ -284,7 +336,7 @@ int redo(int argc, char** argv) {
         if (args.count("help") > 0) {
             std::cout << "Makes a picture again from the settings stored in it; options change "
                          "them.\n"
-                      << options.help({"Model", "Picture", "Output"});
+                      << help_of(options);
             return 0;
         }
         check_no_leftovers(args);
@@ -295,6 +347,7 @@ int redo(int argc, char** argv) {
         read_generate_options(args, o);
         check(!o.model.folder.empty() || !o.model.files.transformer.empty(), ErrorKind::bad_file,
               picture.string(), ": its settings name no transformer; add -m FOLDER");
+        check_adapters_of(picture, o);
         return run(o);
     });
 }

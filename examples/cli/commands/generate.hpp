@@ -3,11 +3,14 @@
 
 #include <flux2/flux2.hpp>
 #include "commands/display.hpp"
+#include "common/lora_tags.hpp"
 #include "common/model_hash.hpp"
 #include "common/options.hpp"
 #include "common/output_name.hpp"
 
+#include <cstddef>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,13 +22,14 @@ class PictureMaker {
     // Opens the model. `names` gives the names of all pictures.
     PictureMaker(const GenerateOptions& options, OutputNames names, Display& display);
 
-    // Makes and writes the pictures of these prompts. `request` is the result of make_request for
-    // the options. Returns the files.
+    // Makes and writes the pictures of these prompts, with the request's adapters and then their
+    // own. `request` is the result of make_request for the options. Returns the files.
     std::vector<std::filesystem::path> draw(const GenerateOptions& options, Request request,
-                                            const std::vector<std::string>& prompts);
+                                            const std::vector<AdaptedPrompt>& prompts);
     Pipeline& pipeline() { return pipeline_; }
 
   private:
+    size_t encode_ahead(const Request& request, std::span<const AdaptedPrompt> prompts);
     std::filesystem::path draw_one(const GenerateOptions& options, const Request& request,
                                    const std::string& count);
     std::filesystem::path save(const Result& result, const std::vector<ImageText>& texts);
@@ -40,7 +44,8 @@ class PictureMaker {
 // Prints at which number the names continue, unless that is the first.
 void tell_first_number(const OutputNames& names, Display& display);
 
-// The request for these options, with pictures loaded. Throws bad_file for files it names.
+// The request for these options, with pictures loaded. Tags in its negative prompt are left out,
+// with a warning. Throws bad_file for files it names.
 Request make_request(const GenerateOptions& options);
 
 // Arguments as main gets them; `argv[0]` is the program or the subcommand.

@@ -2,6 +2,7 @@
 
 #include <flux2/flux2.hpp>
 #include "commands/generate.hpp"
+#include "common/lora_tags.hpp"
 #include "common/model_choice.hpp"
 #include "common/options.hpp"
 
@@ -64,13 +65,15 @@ int plan(int argc, char** argv) {
     add_generate_options(options);
     const auto args = options.parse(argc, argv);
     if (args.count("help") > 0) {
-        std::cout << options.help();
+        std::cout << help_of(options);
         return 0;
     }
     check_no_leftovers(args);
     GenerateOptions o;
     read_generate_options(args, o);
-    const Request request = make_request(o);
+    Request request = make_request(o);
+    const AdaptedPrompt prompt = resolve_tags({o.prompt.value_or("")}, o).front();
+    request.adapters.insert(request.adapters.end(), prompt.adapters.begin(), prompt.adapters.end());
     Pipeline pipeline =
         Pipeline::load(choose_files(o.model, o.style != OutputStyle::text), o.model.load);
     const MemoryPlan memory = pipeline.plan(request);

@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "commands/generate.hpp"
 #include "common/cancel.hpp"
+#include "common/lora_tags.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -22,7 +23,13 @@ constexpr const char* kHelp =
     "  input_images=a.png,$1      references: files, and results of this session by number\n"
     "  match_image_size=0         take the size of a reference, the first is 0\n"
     "  negative_prompt=blurry     for models guided by two passes\n"
+    "LoRAs, for all pictures that follow; <lora:NAME:0.8> in a prompt is for one:\n"
+    "  /lora FILE:0.8             use one, or change its strength\n"
+    "  /lora                      list them\n"
+    "  /lora remove 1             stop using the first; /lora clear: all\n"
     "Commands: show (settings), history (results so far), help, quit.\n";
+
+constexpr const char* kLoraCommand = "/lora";
 
 std::string trimmed(const std::string& text) {
     const size_t first = text.find_first_not_of(" \t\r");
@@ -60,6 +67,8 @@ class Session {
             show();
         } else if (line == "history") {
             history();
+        } else if (line == kLoraCommand || line.starts_with(std::string(kLoraCommand) + " ")) {
+            change_adapters(trimmed(line.substr(std::string(kLoraCommand).size())));
         } else if (!line.empty() && !set(line)) {
             draw(line);
         }
@@ -73,6 +82,10 @@ class Session {
     };
 
     bool set(const std::string& line);
+    void change_adapters(const std::string& what);
+    void use_adapter(const std::string& what);
+    void remove_adapter(const std::string& number);
+    void show_adapters() const;
     void draw(const std::string& prompt);
     void show() const;
     void history() const;
@@ -149,8 +162,55 @@ bool Session::set(const std::string& line) {
     return true;
 }
 
+// Takes what follows /lora.
+void Session::change_adapters(const std::string& what) {
+    const std::string remove = "remove";
+    if (what == "clear") {
+        options_.request.adapters.clear();
+    } else if (what == remove || what.starts_with(remove + " ")) {
+        remove_adapter(trimmed(what.substr(remove.size())));
+    } else if (!what.empty()) {
+        use_adapter(what);
+    }
+    show_adapters();
+}
+
+void Session::use_adapter(const std::string& what) {
+    Adapter adapter = parse_adapter(what);
+    apply_filters(options_.adapter_filters, adapter);
+    inspect_adapter(adapter.file);  // throws now if it cannot be used
+    std::vector<Adapter>& adapters = options_.request.adapters;
+    const auto same = std::find_if(adapters.begin(), adapters.end(),
+                                   [&](const Adapter& used) { return used.file == adapter.file; });
+    if (same != adapters.end()) {
+        *same = adapter;
+    } else {
+        adapters.push_back(adapter);
+    }
+}
+
+void Session::remove_adapter(const std::string& number) {
+    std::vector<Adapter>& adapters = options_.request.adapters;
+    const int which = parse_int("/lora remove", number);
+    check(which >= 1 && static_cast<size_t>(which) <= adapters.size(), ErrorKind::bad_argument,
+          "there is no LoRA number ", which, "; /lora lists the ", adapters.size(), " in use");
+    adapters.erase(adapters.begin() + (which - 1));
+}
+
+void Session::show_adapters() const {
+    const std::vector<Adapter>& adapters = options_.request.adapters;
+    for (size_t i = 0; i < adapters.size(); ++i) {
+        std::cout << "LoRA " << i + 1 << ": " << adapters[i].file.string() << ":"
+                  << adapters[i].strength << "\n";
+    }
+    if (adapters.empty()) {
+        std::cout << "no LoRA is in use\n";
+    }
+}
+
 void Session::draw(const std::string& prompt) {
-    for (const fs::path& file : picture_maker_.draw(options_, make_request(options_), {prompt})) {
+    const std::vector<AdaptedPrompt> resolved = resolve_tags({prompt}, options_);
+    for (const fs::path& file : picture_maker_.draw(options_, make_request(options_), resolved)) {
         drawn_.push_back({prompt, file});
         std::cout << "$" << drawn_.size() << " = " << file.string() << std::endl;
     }
@@ -176,6 +236,7 @@ void Session::show() const {
     }
     std::cout << "\n";
     tell("match_image_size", r.match_reference);
+    show_adapters();
 }
 
 void Session::history() const {
