@@ -40,7 +40,7 @@ int usage(int code) {
     (code == 0 ? std::cout : std::cerr)
         << "usage: flux2 -m FOLDER -p PROMPT -o PICTURE [options]  (flux2 --help: options)\n"
            "       flux2 COMMAND [options]\n"
-           "  info       say what model files and pictures are, and which files fit together\n"
+           "  info       say what models, LoRAs and pictures are, and which fit together\n"
            "  redo       make a picture again from the settings stored in it\n"
            "  plan       tell what a picture would take in memory\n"
            "  selftest   compare every network with recorded results of the reference\n"

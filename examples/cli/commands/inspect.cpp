@@ -197,6 +197,55 @@ nlohmann::json to_json(const FileInfo& file) {
     return json;
 }
 
+void print_adapter(const AdapterInfo& adapter) {
+    constexpr size_t kMaxUnused = 5;
+    std::cout << adapter.path.string() << "\n  adapter: " << adapter.kinds
+              << (adapter.ranks.empty() ? "" : ", rank " + adapter.ranks) << ", for "
+              << adapter.made_for << "\n  " << adapter.format << ", " << adapter.dialect
+              << " names, " << (adapter.size_bytes + 500'000) / 1'000'000 << " MB\n  "
+              << adapter.n_modules << (adapter.n_modules == 1 ? " module" : " modules") << ", "
+              << adapter.touches << "\n";
+    for (const auto& [what, text] : adapter.facts) {
+        std::cout << "  " << what << ": " << text << "\n";
+    }
+    const size_t n_unused = adapter.unused.size();
+    for (size_t i = 0; i < std::min(n_unused, kMaxUnused); ++i) {
+        std::cout << "  not used: " << adapter.unused[i] << "\n";
+    }
+    if (n_unused > kMaxUnused) {
+        std::cout << "  not used: " << n_unused - kMaxUnused << " more keys\n";
+    }
+    std::cout << "  next: flux2 -m FOLDER --lora " << adapter.path.string()
+              << ":0.8 -p \"a red house by the sea\"\n";
+}
+
+nlohmann::json to_json(const AdapterInfo& adapter) {
+    nlohmann::json facts = nlohmann::json::object();
+    for (const auto& [what, text] : adapter.facts) {
+        facts[what] = text;
+    }
+    return {{"path", adapter.path.string()},
+            {"part", "adapter"},
+            {"kinds", adapter.kinds},
+            {"dialect", adapter.dialect},
+            {"format", adapter.format},
+            {"ranks", adapter.ranks},
+            {"made_for", adapter.made_for},
+            {"touches", adapter.touches},
+            {"facts", facts},
+            {"unused", adapter.unused},
+            {"modules", adapter.n_modules},
+            {"size_bytes", adapter.size_bytes}};
+}
+
+void add_adapter(Findings& findings, const fs::path& path, bool as_json) {
+    const AdapterInfo adapter = inspect_adapter(path);
+    findings.listed.push_back(to_json(adapter));
+    if (!as_json) {
+        print_adapter(adapter);
+    }
+}
+
 // Replaces settings by option names in the library's texts.
 void word(FileInfo& file) {
     file.partners = in_options(file.partners);
@@ -260,6 +309,9 @@ void add_path(Findings& findings, const fs::path& path, bool as_json) {
                     path.string() + ": is " + kind +
                         " picture, which flux2 does not read; convert it to PNG or JPEG");
     }
+    if (is_adapter(path)) {
+        return add_adapter(findings, path, as_json);
+    }
     const std::vector<FileInfo> parts = add_file(findings, path, as_json);
     if (!as_json) {
         print_next(path, parts);
@@ -310,10 +362,11 @@ nlohmann::json compare(const std::vector<FileInfo>& files, bool as_json) {
 
 int info(int argc, char** argv) {
     cxxopts::Options options(
-        "flux2 info", "Says what model files and pictures are, and which files work together.\n");
+        "flux2 info",
+        "Says what model files, LoRAs and pictures are, and which files work together.\n");
     options.add_options()                                   //
         ("json", "print one JSON object instead of lines")  //
-        ("files", "model files, folders to choose from, pictures",
+        ("files", "model files, LoRAs, folders to choose from, pictures",
          cxxopts::value<std::vector<std::string>>())  //
         ("h,help", "print this help");
     options.parse_positional("files");
