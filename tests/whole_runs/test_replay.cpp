@@ -221,6 +221,15 @@ TEST_CASE("a broken recording is refused in a sentence") {
     refused("references", "[\"../x.png\"]", "not the name of a file beside it");
     refused("references", "[7]", "not the name of a file beside it");
 
+    refused("lora", "{}", "lora is no list");
+    refused("lora", "[\"x.safetensors\"]", "expected a file name and a strength");
+    refused("lora", "[[\"x.safetensors\"]]", "expected a file name and a strength");
+    refused("lora", "[[\"x.safetensors\", \"1\"]]", "expected a file name and a strength");
+    refused("lora", "[[\"x.safetensors\", 1e300]]", "expected a file name and a strength");
+    refused("lora", "[[\"/x.safetensors\", 1]]", "expected one relative to the recording");
+    refused("lora", "[[\"\", 1]]", "expected one relative to the recording");
+    refused("lora", "[[\"../absent.safetensors\", 1]]", "there is no such file");
+
     RecordingFile file("golden-t2i.safetensors");
     file.set("references", "[\"absent.png\"]");
     CHECK(file.replay_in(folder, "absent.safetensors").exit_code == 3);
@@ -250,6 +259,8 @@ TEST_CASE("options of a replay that contradict each other exit with 2") {
     CHECK(replay(file + " --golden " + test::fixture("klein").string() + kParts).exit_code == 2);
     CHECK(replay(file + " " + file + kParts).exit_code == 2);
     CHECK(replay(file + kParts + " --type Q99").exit_code == 2);
+    CHECK(replay(file + kParts + " --lora ''").exit_code == 2);
+    CHECK(test::run_program(std::string(FLUX2_PROGRAM) + " selftest --lora x").exit_code == 2);
     CHECK(test::run_program(std::string(FLUX2_PROGRAM) + " selftest -m " + kTiny).exit_code == 2);
 }
 

@@ -83,8 +83,43 @@ std::vector<Image> recorded_references(const Recording& recording, const nlohman
     return references;
 }
 
-Request recorded_request(const Recording& recording, const nlohmann::json& settings) {
+// One of the setting lora: ["a.safetensors", 0.8].
+Adapter recorded_adapter(const Recording& recording, const nlohmann::json& entry) {
+    constexpr double kMost = 1e6;
+    const bool is_pair = entry.is_array() && entry.size() == 2 && entry[0].is_string() &&
+                         entry[1].is_number() && std::abs(entry[1].get<double>()) <= kMost;
+    check(is_pair, ErrorKind::bad_file, recording.file().string(), ": lora has ",
+          entry.dump().substr(0, 60), ", expected a file name and a strength");
+    const auto text = entry[0].get<std::string>();
+    const fs::path name = text;
+    check(name.has_filename() && name.is_relative() && text.find('\0') == std::string::npos,
+          ErrorKind::bad_file, recording.file().string(), ": lora has the file name ",
+          entry[0].dump().substr(0, 60), ", expected one relative to the recording");
+    const fs::path file = (recording.file().parent_path() / name).lexically_normal();
+    check(file_exists(file), ErrorKind::bad_file, recording.file().string(), ": was recorded with ",
+          file.string(), ", and there is no such file");
+    Adapter adapter;
+    adapter.file = file;
+    adapter.strength = entry[1].get<float>();
+    return adapter;
+}
+
+std::vector<Adapter> recorded_adapters(const Recording& recording, const nlohmann::json& settings) {
+    constexpr size_t kMaxAdapters = 64;
+    const nlohmann::json entries = settings.value("lora", nlohmann::json::array());
+    check(entries.is_array() && entries.size() <= kMaxAdapters, ErrorKind::bad_file,
+          recording.file().string(), ": lora is no list of at most ", kMaxAdapters, " files");
+    std::vector<Adapter> adapters;
+    for (const nlohmann::json& entry : entries) {
+        adapters.push_back(recorded_adapter(recording, entry));
+    }
+    return adapters;
+}
+
+Request recorded_request(const Recording& recording, const nlohmann::json& settings,
+                         std::vector<Adapter> adapters) {
     Request request;
+    request.adapters = std::move(adapters);
     request.prompt = setting<std::string>(recording, settings, "prompt");
     request.width = whole_setting(recording, settings, "width");
     request.height = whole_setting(recording, settings, "height");
@@ -250,12 +285,16 @@ void check_nothing_left(const Run& run) {
     }
 }
 
-void replay_one(const fs::path& file, ModelOptions options, size_t max_steps, Report& report) {
+void replay_one(const fs::path& file, ModelOptions options, std::vector<Adapter> adapters,
+                size_t max_steps, Report& report) {
     const Recording recording(file);
     const nlohmann::json settings = recording.settings();
     options.load.variant = recorded_variant(recording, settings);
     const Model model = open_model(choose_files(options, /*quiet=*/true), "");
-    const Request request = recorded_request(recording, settings);
+    if (adapters.empty()) {
+        adapters = recorded_adapters(recording, settings);
+    }
+    const Request request = recorded_request(recording, settings, std::move(adapters));
     Job job = resolve_recorded(recording, request, model);
     FittedImages images = fit_images(request, job);
     check_widths(recording, model, job);
@@ -274,6 +313,10 @@ void replay_one(const fs::path& file, ModelOptions options, size_t max_steps, Re
     report.note(concat(run.name, ": ", model.transformer.file(), " (", model.info.name, "), ",
                        type_name(type), " in memory on ", loaded_model.device(), ", limits of ",
                        type_name(coarsest)));
+    for (const Adapter& adapter : request.adapters) {
+        report.note(
+            concat(run.name, ": with ", adapter.file.string(), " at strength ", adapter.strength));
+    }
     Conditioning conditioning = replay_conditioning(run, loaded_model);
     const HostTensor tokens =
         replay_steps(run, loaded_model.transformer(), std::move(conditioning));
@@ -287,8 +330,8 @@ void replay_one(const fs::path& file, ModelOptions options, size_t max_steps, Re
 
 }  // namespace
 
-void replay(const std::vector<fs::path>& recordings, const ModelOptions& model, size_t max_steps,
-            Report& report) {
+void replay(const std::vector<fs::path>& recordings, const ModelOptions& model,
+            const std::vector<Adapter>& adapters, size_t max_steps, Report& report) {
     std::set<std::string> names;
     for (const fs::path& file : recordings) {
         check(names.insert(file.stem().string()).second, ErrorKind::bad_argument,
@@ -296,7 +339,7 @@ void replay(const std::vector<fs::path>& recordings, const ModelOptions& model, 
               ", so their lines could not be told apart; replay them one at a time");
     }
     for (const fs::path& file : recordings) {
-        replay_one(file, model, max_steps, report);
+        replay_one(file, model, adapters, max_steps, report);
     }
 }
 

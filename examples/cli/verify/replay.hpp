@@ -16,9 +16,11 @@ namespace flux2::cli {
 // recorded is noted, what is recorded but not computed fails. Only the noise is taken from the
 // recording; every other stage starts from our own results.
 //
-// The settings prompt, steps, guidance, width, height, references (files beside the recording) and
-// model stand in its metadata. In a folder with several transformers a model whose name has the
-// word base, kv or dev asks for that variant, any other name for the distilled one.
+// The settings prompt, steps, guidance, width, height, references (files beside the recording),
+// lora and model stand in its metadata. lora lists files, relative to the recording, with their
+// strengths: [["a.safetensors", 0.8]]; `adapters` are used instead when there are any. In a folder
+// with several transformers a model whose name has the word base, kv or dev asks for that variant,
+// any other name for the distilled one.
 //
 // With max_steps, a run ends after so many steps, without its picture; what is recorded of later
 // ones is not compared. 0: no limit.
@@ -26,6 +28,6 @@ namespace flux2::cli {
 // Throws bad_file for a broken recording or a model of other widths, bad_argument for two
 // recordings of one name.
 void replay(const std::vector<std::filesystem::path>& recordings, const ModelOptions& model,
-            size_t max_steps, Report& report);
+            const std::vector<Adapter>& adapters, size_t max_steps, Report& report);
 
 }  // namespace flux2::cli

@@ -210,6 +210,8 @@ cxxopts::Options known_options() {
         ("golden", "folder of recordings (default: those that come with the program)",
          text())  //
         ("replay", "recorded runs (FILE...) to replay with the model below",
+         cxxopts::value<std::vector<std::string>>())  //
+        ("lora", "LoRA for these runs, FILE:STRENGTH (repeatable; default: the recorded ones)",
          cxxopts::value<std::vector<std::string>>())                                        //
         ("steps", "compute only the first N steps of these runs, and no picture", text())   //
         ("ops", "compare our own operations on the device with their plain forms instead")  //
@@ -239,7 +241,7 @@ int threads_of(const cxxopts::ParseResult& args) {
 }
 
 void run_golden(const cxxopts::ParseResult& args, Report& report) {
-    for (const char* option : {"model", "diffusion-model", "llm", "vae"}) {
+    for (const char* option : {"model", "diffusion-model", "llm", "vae", "lora"}) {
         check(args.count(option) == 0, ErrorKind::bad_argument, "--", option,
               " goes with --replay FILE; the recordings of --golden bring their own models");
     }
@@ -274,8 +276,14 @@ void run_replay(const cxxopts::ParseResult& args, Report& report) {
         check(max_steps >= 1, ErrorKind::bad_argument, "--steps ", max_steps,
               " is out of range; use 1 or more");
     }
+    std::vector<Adapter> adapters;
+    if (args.count("lora") > 0) {
+        for (const std::string& text : args["lora"].as<std::vector<std::string>>()) {
+            adapters.push_back(parse_adapter(text));
+        }
+    }
     const auto files = args["replay"].as<std::vector<std::string>>();
-    replay({files.begin(), files.end()}, model, static_cast<size_t>(max_steps), report);
+    replay({files.begin(), files.end()}, model, adapters, static_cast<size_t>(max_steps), report);
 }
 
 }  // namespace
