@@ -251,6 +251,31 @@ flux2_status flux2_misfit(const flux2_file_info* a, const flux2_file_info* b, ch
     });
 }
 
+// ---- Adapters ----
+
+void flux2_adapter_init(flux2_adapter* adapter, size_t size) {
+    init(adapter, size, default_adapter());
+}
+
+bool flux2_is_adapter(const char* path) {
+    bool is_one = false;
+    guarded([&] { is_one = path != nullptr && flux2::is_adapter(path_of(path)); });
+    return is_one;
+}
+
+flux2_status flux2_inspect_adapter(const char* path, flux2_adapter_info** info) {
+    return guarded([&] {
+        check_given(info, "info");
+        *info = nullptr;
+        check_given(path, "path");
+        *info = new AdapterFacts(flux2::inspect_adapter(path_of(path)));
+    });
+}
+
+void flux2_adapter_info_free(flux2_adapter_info* info) {
+    delete static_cast<AdapterFacts*>(info);
+}
+
 // ---- Loading ----
 
 void flux2_load_options_init(flux2_load_options* options, size_t size) {

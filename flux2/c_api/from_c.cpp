@@ -128,6 +128,12 @@ flux2_request default_request() {
     return request;
 }
 
+flux2_adapter default_adapter() {
+    flux2_adapter adapter{};
+    adapter.strength = Adapter().strength;
+    return adapter;
+}
+
 LoadOptions to_options(const flux2_load_options* options) {
     const flux2_load_options given =
         options == nullptr ? default_load_options()
@@ -171,6 +177,27 @@ void add_images(const flux2_request& given, Request& request) {
     }
 }
 
+Adapter to_adapter(const flux2_adapter* adapter) {
+    const flux2_adapter given = completed(adapter, "flux2_adapter", default_adapter());
+    check_given(given.file, "flux2_adapter.file");
+    Adapter used;
+    used.file = path_of(given.file);
+    used.strength = given.strength;
+    used.include = text_or(given.include);
+    used.exclude = text_or(given.exclude);
+    used.block_strengths = text_or(given.block_strengths);
+    return used;
+}
+
+void add_adapters(const flux2_request& given, Request& request) {
+    check(given.n_adapters == 0 || given.adapters != nullptr, ErrorKind::bad_argument,
+          "flux2_request.adapters is a null pointer, but n_adapters is ", given.n_adapters);
+    for (size_t i = 0; i < given.n_adapters; ++i) {
+        request.adapters.push_back(to_adapter(given.adapters[i]));
+    }
+    request.strict_adapters = given.strict_adapters != 0;
+}
+
 }  // namespace
 
 Request to_request(const flux2_request& given) {
@@ -202,6 +229,7 @@ Request to_request(const flux2_request& given) {
     request.embeds_file = path_of(given.embeds_file);
     request.cancel = given.cancel != nullptr ? &given.cancel->raised : nullptr;
     add_images(given, request);
+    add_adapters(given, request);
     return request;
 }
 

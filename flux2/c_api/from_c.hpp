@@ -37,6 +37,7 @@ ModelFiles to_files(const flux2_model_files& files);
 
 flux2_load_options default_load_options();
 flux2_request default_request();
+flux2_adapter default_adapter();
 // Null: the defaults.
 LoadOptions to_options(const flux2_load_options* options);
 Request to_request(const flux2_request& given);

@@ -49,6 +49,30 @@ flux2_file_info to_c(const FileFacts& facts) {
     return file;
 }
 
+AdapterFacts::AdapterFacts(AdapterInfo given)
+    : flux2_adapter_info{}, source(std::move(given)), path_text(utf8(source.path)) {
+    for (const auto& [what, text] : source.facts) {
+        fact_items.push_back({what.c_str(), text.c_str()});
+    }
+    for (const std::string& key : source.unused) {
+        unused_items.push_back(key.c_str());
+    }
+    size = sizeof(flux2_adapter_info);
+    path = path_text.c_str();
+    kinds = source.kinds.c_str();
+    dialect = source.dialect.c_str();
+    format = source.format.c_str();
+    ranks = source.ranks.c_str();
+    made_for = source.made_for.c_str();
+    touches = source.touches.c_str();
+    facts = fact_items.data();
+    n_facts = fact_items.size();
+    unused = unused_items.data();
+    n_unused = unused_items.size();
+    n_modules = source.n_modules;
+    size_bytes = source.size_bytes;
+}
+
 flux2_image to_c(const Image& image) {
     return {image.width, image.height, copy_of(image.rgb.data(), image.rgb.size())};
 }

@@ -43,6 +43,18 @@ struct FileFacts {
     FileFacts& operator=(FileFacts&&) noexcept = default;
 };
 
+// An AdapterInfo, and what of it C needs in another form; a caller gets the base.
+struct AdapterFacts : flux2_adapter_info {
+    explicit AdapterFacts(AdapterInfo given);
+    AdapterFacts(const AdapterFacts&) = delete;
+    AdapterFacts& operator=(const AdapterFacts&) = delete;
+
+    AdapterInfo source;
+    std::string path_text;
+    std::vector<flux2_adapter_fact> fact_items;
+    std::vector<const char*> unused_items;
+};
+
 // Texts are borrowed from what is given.
 flux2_file_info to_c(const FileFacts& facts);
 flux2_image_text to_c(const ImageText& text);

@@ -82,6 +82,35 @@ AT(flux2_file_list, items, 8);
 AT(flux2_file_list, memory, 16);
 SIZE(flux2_file_list, 24);
 
+AT(flux2_adapter, size, 0);
+AT(flux2_adapter, file, 8);
+AT(flux2_adapter, include, 16);
+AT(flux2_adapter, exclude, 24);
+AT(flux2_adapter, block_strengths, 32);
+AT(flux2_adapter, strength, 40);
+AT(flux2_adapter, reserved, 44);
+SIZE(flux2_adapter, 48);
+
+AT(flux2_adapter_fact, name, 0);
+AT(flux2_adapter_fact, text, 8);
+SIZE(flux2_adapter_fact, 16);
+
+AT(flux2_adapter_info, size, 0);
+AT(flux2_adapter_info, path, 8);
+AT(flux2_adapter_info, kinds, 16);
+AT(flux2_adapter_info, dialect, 24);
+AT(flux2_adapter_info, format, 32);
+AT(flux2_adapter_info, ranks, 40);
+AT(flux2_adapter_info, made_for, 48);
+AT(flux2_adapter_info, touches, 56);
+AT(flux2_adapter_info, facts, 64);
+AT(flux2_adapter_info, n_facts, 72);
+AT(flux2_adapter_info, unused, 80);
+AT(flux2_adapter_info, n_unused, 88);
+AT(flux2_adapter_info, n_modules, 96);
+AT(flux2_adapter_info, size_bytes, 104);
+SIZE(flux2_adapter_info, 112);
+
 AT(flux2_load_options, size, 0);
 AT(flux2_load_options, device, 8);
 AT(flux2_load_options, type, 16);
@@ -130,7 +159,11 @@ AT(flux2_request, strength, 144);
 AT(flux2_request, text_length, 148);
 AT(flux2_request, fit_size, 152);
 AT(flux2_request, preview, 156);
-SIZE(flux2_request, 160);
+AT(flux2_request, adapters, 160);
+AT(flux2_request, n_adapters, 168);
+AT(flux2_request, strict_adapters, 176);
+AT(flux2_request, reserved, 180);
+SIZE(flux2_request, 184);
 
 AT(flux2_result, size, 0);
 AT(flux2_result, image, 8);

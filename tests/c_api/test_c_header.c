@@ -150,6 +150,11 @@ static void defaults_are_documented(void) {
     EXPECT(request.noise_file == NULL && request.embeds_file == NULL);
     EXPECT(request.progress == NULL && request.progress_data == NULL && request.cancel == NULL);
 
+    EXPECT(request.adapters == NULL && request.n_adapters == 0 && !request.strict_adapters);
+
+    const flux2_adapter adapter = flux2_adapter_default();
+    EXPECT(adapter.size == sizeof(adapter) && adapter.strength == 1 && adapter.file == NULL);
+    EXPECT(adapter.include == NULL && adapter.exclude == NULL && adapter.block_strengths == NULL);
     const flux2_result result = flux2_result_default();
     EXPECT(result.size == sizeof(result) && result.image.rgb == NULL && result.sigmas == NULL);
     const flux2_memory_plan plan = flux2_memory_plan_default();
@@ -564,6 +569,81 @@ static void files_are_inspected(void) {
     EXPECT(flux2_inspect("/no/such/file.gguf", NULL) == FLUX2_BAD_ARGUMENT);
 }
 
+// A LoRA of rank 2 for one matrix [128, 128] of the model, all zeros, with a key that says nothing.
+static bool write_adapter(const char* path) {
+    const char header[] =
+        "{\"diffusion_model.double_blocks.0.img_attn.proj.lora_A.weight\":"
+        "{\"dtype\":\"F32\",\"shape\":[2,128],\"data_offsets\":[0,1024]},"
+        "\"diffusion_model.double_blocks.0.img_attn.proj.lora_B.weight\":"
+        "{\"dtype\":\"F32\",\"shape\":[128,2],\"data_offsets\":[1024,2048]},"
+        "\"nonsense\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[2048,2052]},"
+        "\"__metadata__\":{\"ss_output_name\":\"small\"}}";
+    const uint8_t data[2052] = {0};
+    const size_t n = sizeof(header) - 1;
+    const uint8_t length[8] = {(uint8_t)(n & 0xff), (uint8_t)(n >> 8)};
+    FILE* file = fopen(path, "wb");
+    if (file == NULL) {
+        return false;
+    }
+    const bool written = fwrite(length, 1, 8, file) == 8 && fwrite(header, 1, n, file) == n &&
+                         fwrite(data, 1, sizeof(data), file) == sizeof(data);
+    return fclose(file) == 0 && written;
+}
+
+static void adapters_are_inspected(void) {
+    char path[4096];
+    flux2_adapter_info* info = NULL;
+    snprintf(path, sizeof(path), "%s", output("adapter.safetensors"));
+    EXPECT(write_adapter(path));
+    EXPECT(flux2_is_adapter(path));
+    EXPECT(!flux2_is_adapter(in_folder(0, "flux2.safetensors")));
+    EXPECT(!flux2_is_adapter("/no/such/file.gguf") && !flux2_is_adapter(NULL));
+    EXPECT(flux2_inspect_adapter(path, &info) == FLUX2_OK && info != NULL);
+    if (info != NULL) {
+        EXPECT(info->size == sizeof(*info) && strcmp(info->path, path) == 0);
+        EXPECT(strcmp(info->kinds, "LoRA") == 0 && strcmp(info->ranks, "2") == 0);
+        EXPECT(strcmp(info->format, "safetensors") == 0 && info->dialect[0] != '\0');
+        EXPECT(info->n_modules == 1 && strstr(info->touches, "double blocks 0") != NULL);
+        EXPECT(info->made_for[0] != '\0' && info->size_bytes > 2052);
+        EXPECT(info->n_unused == 1 && strstr(info->unused[0], "nonsense") != NULL);
+        for (size_t i = 0; i < info->n_facts; ++i) {
+            EXPECT(info->facts[i].name[0] != '\0' && info->facts[i].text[0] != '\0');
+        }
+    }
+    flux2_adapter_info_free(info);
+    flux2_adapter_info_free(NULL);
+    EXPECT(flux2_inspect_adapter("/no/such/file.gguf", &info) == FLUX2_BAD_FILE && info == NULL);
+    EXPECT(flux2_inspect_adapter(NULL, &info) == FLUX2_BAD_ARGUMENT);
+    EXPECT(flux2_inspect_adapter(path, NULL) == FLUX2_BAD_ARGUMENT);
+}
+
+static void adapters_that_cannot_be_meant_are_refused(void) {
+    flux2_pipeline* pipeline = load();
+    flux2_adapter adapter = flux2_adapter_default();
+    const flux2_adapter* adapters[1] = {NULL};
+    flux2_result result = flux2_result_default();
+    flux2_request request = text_to_image();
+    request.n_adapters = 1;
+    EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_BAD_ARGUMENT);
+    EXPECT(last_error_says("flux2_request.adapters is a null pointer"));
+    request.adapters = adapters;
+    EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_BAD_ARGUMENT);
+    EXPECT(last_error_says("flux2_adapter"));
+    adapters[0] = &adapter;
+    EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_BAD_ARGUMENT);
+    EXPECT(last_error_says("flux2_adapter.file"));
+    adapter.file = output("adapter.safetensors");
+    adapter.size = sizeof(adapter) + 8;
+    EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_BAD_ARGUMENT);
+    EXPECT(last_error_says("flux2_adapter_default()"));
+    // As if the last fields had not been there yet; the adapter holds zeros, so nothing changes.
+    adapter.size = offsetof(flux2_adapter, strength);
+    EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_OK);
+    EXPECT(looks_like(&result.image, "pipeline_klein_t2i.png"));
+    flux2_result_free(&result);
+    flux2_free(pipeline);
+}
+
 static void files_are_found_and_loaded(void) {
     flux2_model_files files = flux2_model_files_default();
     flux2_pipeline* pipeline = NULL;
@@ -809,6 +889,8 @@ int main(int argc, char** argv) {
     prompts_are_encoded_ahead();
     memory_is_planned();
     files_are_inspected();
+    adapters_are_inspected();
+    adapters_that_cannot_be_meant_are_refused();
     files_are_found_and_loaded();
     bad_files_and_options_are_refused();
     null_pointers_are_refused();

@@ -272,6 +272,61 @@ FLUX2_API void flux2_file_list_free(flux2_file_list* parts);
 FLUX2_API flux2_status flux2_misfit(const flux2_file_info* a, const flux2_file_info* b,
                                     char** reason);
 
+// ---- Adapters ----
+
+// A LoRA or one of its relatives, used for a request (docs/lora.md).
+typedef struct flux2_adapter {
+    size_t size;
+    const char* file;  // safetensors or GGUF
+    // Regular expressions (ECMAScript), searched in the names of modules such as
+    // "double_blocks.0.img_attn.qkv": those to use and those to leave out. Null: all, none.
+    const char* include;
+    const char* exclude;
+    const char* block_strengths;  // factors for blocks: "double=0.5,single.0-9=0"; null: 1 for all
+    float strength;               // any finite number, 1 by default; 0: without effect
+    uint32_t reserved;
+} flux2_adapter;
+
+FLUX2_API void flux2_adapter_init(flux2_adapter* adapter, size_t size);
+static inline flux2_adapter flux2_adapter_default(void) {
+    flux2_adapter adapter;
+    flux2_adapter_init(&adapter, sizeof(adapter));
+    return adapter;
+}
+
+// A line of an adapter's metadata, such as "trigger words" and "blueprint".
+typedef struct flux2_adapter_fact {
+    const char* name;
+    const char* text;
+} flux2_adapter_fact;
+
+// Description of an adapter file, from its header and single values. Made by the library.
+typedef struct flux2_adapter_info {
+    size_t size;
+    const char* path;
+    const char* kinds;     // "LoRA", "LoKr, difference"
+    const char* dialect;   // whose names: "kohya", "diffusers", "peft", ...
+    const char* format;    // "GGUF" or "safetensors"
+    const char* ranks;     // "16", "8, 16"; empty when its kinds have none
+    const char* made_for;  // by its shapes: "FLUX.2 klein 4B"
+    const char* touches;   // "transformer: 8 modules each of double blocks 0-4, ..."
+    const flux2_adapter_fact* facts;
+    size_t n_facts;
+    const char* const* unused;  // keys that have no effect, each with the reason
+    size_t n_unused;
+    int64_t n_modules;
+    uint64_t size_bytes;
+} flux2_adapter_info;
+
+// Whether a file can be opened and its keys are those of an adapter.
+FLUX2_API bool flux2_is_adapter(const char* path);
+
+// FLUX2_BAD_FILE for a broken file and for one of which nothing is understood; FLUX2_UNSUPPORTED,
+// saying what it is, for an adapter of another model. On failure *info is null. Free it with
+// flux2_adapter_info_free.
+FLUX2_API flux2_status flux2_inspect_adapter(const char* path, flux2_adapter_info** info);
+FLUX2_API void flux2_adapter_info_free(flux2_adapter_info* info);
+
 // ---- Loading ----
 
 typedef struct flux2_load_options {
@@ -381,6 +436,10 @@ typedef struct flux2_request {
     int32_t text_length;      // in tokens; 0: the model's own
     uint32_t fit_size;        // round sizes to multiples of 16 instead of refusing them
     uint32_t preview;         // progress of steps carries the picture so far
+    const flux2_adapter* const* adapters;  // applied in this order
+    size_t n_adapters;
+    uint32_t strict_adapters;  // a key of an adapter file that is not used is an error
+    uint32_t reserved;
 } flux2_request;
 
 FLUX2_API void flux2_request_init(flux2_request* request, size_t size);
