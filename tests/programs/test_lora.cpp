@@ -40,7 +40,7 @@ TEST_CASE("info describes a LoRA file") {
     CAPTURE(result.out);
     CAPTURE(result.err);
     CHECK(result.exit_code == 0);
-    CHECK(has(result.out, "adapter: LoRA, rank 2, for "));
+    CHECK(has(result.out, "adapter: LoRA, rank 2\n  made for: "));
     CHECK(has(result.out, "1 module, transformer: 1 module of double blocks 0\n"));
     CHECK(has(result.out, "--lora " + lora.string()));
     const json listed =

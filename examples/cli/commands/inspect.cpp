@@ -200,11 +200,11 @@ nlohmann::json to_json(const FileInfo& file) {
 void print_adapter(const AdapterInfo& adapter) {
     constexpr size_t kMaxUnused = 5;
     std::cout << adapter.path.string() << "\n  adapter: " << adapter.kinds
-              << (adapter.ranks.empty() ? "" : ", rank " + adapter.ranks) << ", for "
-              << adapter.made_for << "\n  " << adapter.format << ", " << adapter.dialect
-              << " names, " << (adapter.size_bytes + 500'000) / 1'000'000 << " MB\n  "
-              << adapter.n_modules << (adapter.n_modules == 1 ? " module" : " modules") << ", "
-              << adapter.touches << "\n";
+              << (adapter.ranks.empty() ? "" : ", rank " + adapter.ranks)
+              << "\n  made for: " << adapter.made_for << "\n  " << adapter.format << ", "
+              << adapter.dialect << " names, " << (adapter.size_bytes + 500'000) / 1'000'000
+              << " MB\n  " << adapter.n_modules << (adapter.n_modules == 1 ? " module" : " modules")
+              << ", " << adapter.touches << "\n";
     for (const auto& [what, text] : adapter.facts) {
         std::cout << "  " << what << ": " << text << "\n";
     }
