@@ -20,6 +20,14 @@ Graph::Graph(const Backend& backend, size_t max_nodes, const Form& form, bool ke
       scheduler_(backend.make_scheduler(max_nodes)),
       keep_taps_(keep_taps) {}
 
+const LowRankTensors* Graph::low_rank_of(const ggml_tensor* matrix) const {
+    if (low_rank_ == nullptr) {
+        return nullptr;
+    }
+    const auto found = low_rank_->find(matrix);
+    return found == low_rank_->end() ? nullptr : &found->second;
+}
+
 ggml_tensor* Graph::input_f32(const std::string& name, std::initializer_list<int64_t> shape) {
     ggml_tensor* tensor = ggml_new_tensor(context_.get(), GGML_TYPE_F32,
                                           static_cast<int>(shape.size()), shape.begin());

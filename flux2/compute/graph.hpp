@@ -3,6 +3,7 @@
 
 #include "base/host_tensor.hpp"
 #include "compute/backend.hpp"
+#include "compute/low_rank.hpp"
 
 #include <ggml-cpp.h>
 #include <ggml.h>
@@ -30,6 +31,9 @@ struct Form {
     Operations operations = Operations::stock;
     ggml_type activations = GGML_TYPE_F32;  // of what matrices are multiplied with
     bool exact = true;  // matrices are F32, so attention must not be coarser either
+    // Values after each row of activations, for the products of pairs of low rank that are columns
+    // of their matrices.
+    int64_t spare_columns = 0;
 };
 
 // Converts to ggml_context*, so that ggml's ops and ours share their first argument.
@@ -41,6 +45,11 @@ class Graph {
     operator ggml_context*() const { return context_.get(); }
 
     const Form& form() const { return form_; }
+
+    // Pairs that linear() adds to its products; borrowed. To be called before anything is built.
+    void set_low_rank(const LowRankTable* table) { low_rank_ = table; }
+    // Of a matrix; null when it has none.
+    const LowRankTensors* low_rank_of(const ggml_tensor* matrix) const;
 
     // Tensors to be set before compute(); their values stay until they are set again.
     ggml_tensor* input_f32(const std::string& name, std::initializer_list<int64_t> shape);
@@ -90,6 +99,7 @@ class Graph {
 
     const Backend& backend_;
     Form form_;
+    const LowRankTable* low_rank_ = nullptr;
     ggml_context_ptr context_;
     ggml_cgraph* graph_;  // lies in the context
     ggml_backend_sched_ptr scheduler_;

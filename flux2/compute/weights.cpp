@@ -1,11 +1,13 @@
 #include "compute/weights.hpp"
 
+#include "adapters/adapter_set.hpp"
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/parallel.hpp"
 #include "base/system.hpp"
 #include "checkpoints/checkpoint.hpp"
 #include "compute/cpu/q8_linear.hpp"
+#include "compute/graph.hpp"
 
 #include <algorithm>
 #include <set>
@@ -32,6 +34,20 @@ TensorType filter_type(TensorType type) {
     return type == TensorType::f32 || type == TensorType::f64 ? TensorType::f32 : TensorType::f16;
 }
 
+// The type of a matrix whose values adapters have changed: as it is unless that would round them
+// again.
+TensorType rewritten_type(const Backend& backend, TensorType type) {
+    return is_quantized(type) ? stored_type(backend, TensorType::bf16) : type;
+}
+
+// Gives a tensor without memory this many values per row.
+void set_row_length(ggml_tensor* tensor, int64_t n) {
+    tensor->ne[0] = n;
+    tensor->nb[1] = ggml_row_size(tensor->type, n);
+    tensor->nb[2] = tensor->nb[1] * static_cast<size_t>(tensor->ne[1]);
+    tensor->nb[3] = tensor->nb[2] * static_cast<size_t>(tensor->ne[2]);
+}
+
 template <typename Bounds>
 std::vector<ggml_tensor*> tensors_of(const Bounds& group) {
     std::vector<ggml_tensor*> tensors;
@@ -48,6 +64,7 @@ Weights::Weights(const Backend& backend, const Checkpoint& checkpoint,
     : backend_(backend),
       checkpoint_(checkpoint),
       options_(options),
+      low_rank_(backend),
       context_(ggml_init({.mem_size = (tensors.size() + 16) * ggml_tensor_overhead(),
                           .mem_buffer = nullptr,
                           .no_alloc = true})) {
@@ -60,7 +77,9 @@ ggml_tensor* Weights::matrix(const std::string& name) {
     const TensorType source = checkpoint_.get(name).type();
     const bool unpacks = options_.unpack && backend_.operations() == Operations::cuda &&
                          (is_quantized(source) || source == TensorType::f16);
-    return declare(name, unpacks ? TensorType::bf16 : matrix_type(name), Use::multiply);
+    const TensorType type = unpacks ? TensorType::bf16 : matrix_type(name);
+    return declare(name, is_rewritten(name, Use::multiply) ? rewritten_type(backend_, type) : type,
+                   Use::multiply);
 }
 
 ggml_tensor* Weights::table(const std::string& name) {
@@ -117,8 +136,15 @@ ggml_tensor* Weights::declare(const std::string& name, TensorType type, Use use)
     ggml_tensor* tensor = ggml_new_tensor(context_.get(), static_cast<ggml_type>(type),
                                           Shape::kMaxDims, shapes_.at(name).ne.data());
     ggml_set_name(tensor, name.c_str());
-    bound_.push_back({tensor, &source, block_, use});
+    bound_.push_back({tensor, &source, block_, use, is_rewritten(name, use), 0});
     return tensor;
+}
+
+// Whether adapters change the values of the tensor itself: by more than a pair of low rank, which
+// can run beside a matrix.
+bool Weights::is_rewritten(const std::string& name, Use use) const {
+    return options_.adapters && options_.adapters->changes(name) &&
+           !(use == Use::multiply && options_.adapters->is_low_rank(name));
 }
 
 bool Weights::has_block_matrix(ggml_type type) const {
@@ -133,7 +159,14 @@ bool Weights::has_only_block_matrices(ggml_type type) const {
     });
 }
 
-void Weights::load() {
+void Weights::load(bool pairs_as_columns) {
+    pairs_as_columns_ = pairs_as_columns && !streams();
+    for (Bound* bound : with_pairs()) {
+        if (takes_columns(*bound)) {
+            bound->n_columns = LowRankWeights::padded(options_.adapters->rank(bound->source->name));
+            set_row_length(bound->tensor, bound->tensor->ne[0] + bound->n_columns);
+        }
+    }
     for (const MappedFile& file : checkpoint_.source().files()) {
         // Never written to: weights are constants of every graph.
         auto* base = const_cast<std::byte*>(file.bytes().data());
@@ -175,8 +208,153 @@ void Weights::load() {
         }
     }
     place(in_ram, backend_.cpu_buffer_type());
-    place(on_device, backend_.buffer_type());
+    if (pairs_as_columns_) {
+        place_by_block(on_device);
+    } else {
+        place(on_device, backend_.buffer_type());
+    }
     place_blocks(streamed);
+    place_pairs();
+}
+
+// The matrices that pairs of low rank run beside.
+std::vector<Weights::Bound*> Weights::with_pairs() {
+    std::vector<Bound*> found;
+    for (Bound& bound : bound_) {
+        if (options_.adapters && options_.adapters->changes(bound.source->name) &&
+            !bound.rewritten) {
+            found.push_back(&bound);
+        }
+    }
+    return found;
+}
+
+bool Weights::takes_columns(const Bound& bound) const {
+    return pairs_as_columns_ && bound.block != kNoBlock && bound.tensor->type == GGML_TYPE_BF16;
+}
+
+int64_t Weights::spare_columns() const {
+    int64_t most = 0;
+    for (const Bound& bound : bound_) {
+        most = std::max(most, low_rank_.table().contains(bound.tensor) ? bound.n_columns : 0);
+    }
+    // Rows that begin at multiples of 128 bytes are multiplied faster.
+    constexpr int64_t kStep = 64;
+    return GGML_PAD(most, kStep);
+}
+
+void Weights::place_by_block(const std::vector<const Bound*>& group) {
+    std::map<int, std::vector<const Bound*>> blocks;
+    for (const Bound* bound : group) {
+        blocks[bound->block].push_back(bound);
+    }
+    for (const auto& [block, bounds] : blocks) {
+        place(bounds, backend_.buffer_type());
+        block_buffers_[block] = std::move(buffers_.back());
+        buffers_.pop_back();
+    }
+}
+
+// Moves the tensors of a block to new memory, where the matrices of pairs have the columns that
+// these need.
+void Weights::widen_block(int block) {
+    std::vector<Bound*> bounds;
+    for (Bound& bound : bound_) {
+        if (bound.block == block && bound.use != Use::look_up) {
+            bounds.push_back(&bound);
+        }
+    }
+    const ggml_context_ptr context(ggml_init({.mem_size = bounds.size() * ggml_tensor_overhead(),
+                                              .mem_buffer = nullptr,
+                                              .no_alloc = true}));
+    std::vector<int64_t> columns;
+    std::vector<ggml_tensor*> fresh;
+    for (const Bound* bound : bounds) {
+        const std::string& name = bound->source->name;
+        const bool has_pair = options_.adapters->changes(name) && takes_columns(*bound);
+        columns.push_back(std::max(
+            bound->n_columns,
+            has_pair ? LowRankWeights::padded(options_.adapters->rank(name)) : int64_t{0}));
+        fresh.push_back(ggml_dup_tensor(context.get(), bound->tensor));
+        set_row_length(fresh.back(), bound->source->shape.ne[0] + columns.back());
+    }
+    TensorBuffer buffer = backend_.allocate(fresh, backend_.buffer_type(), checkpoint_.file());
+    ggml_backend_buffer_set_usage(buffer.buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    if (!backend_.measures_only()) {
+        Graph g(backend_, 8 * bounds.size());
+        const auto of_file = [&](ggml_tensor* tensor, int64_t n) {
+            return ggml_view_2d(g, tensor, n, ggml_nrows(tensor), tensor->nb[1], 0);
+        };
+        ggml_tensor* copied = nullptr;
+        for (size_t i = 0; i < bounds.size(); ++i) {
+            const int64_t n = bounds[i]->source->shape.ne[0];
+            copied = ggml_cpy(g, of_file(bounds[i]->tensor, n), of_file(fresh[i], n));
+            g.expand(copied);
+        }
+        g.finish(copied);
+        g.compute();
+    }
+    for (size_t i = 0; i < bounds.size(); ++i) {
+        bounds[i]->n_columns = columns[i];
+        set_row_length(bounds[i]->tensor, fresh[i]->ne[0]);
+        bounds[i]->tensor->data = fresh[i]->data;
+        bounds[i]->tensor->buffer = fresh[i]->buffer;
+        bounds[i]->tensor->extra = fresh[i]->extra;
+    }
+    TensorBuffer& held = block_buffers_.at(block);
+    memory_.own.device += buffer.bytes;
+    memory_.own.device -= held.bytes;
+    held = std::move(buffer);
+}
+
+// Returns false when there is no memory for it.
+bool Weights::widen_where_needed() {
+    std::set<int> blocks;
+    for (const Bound* bound : with_pairs()) {
+        if (takes_columns(*bound) && LowRankWeights::padded(options_.adapters->rank(
+                                         bound->source->name)) > bound->n_columns) {
+            blocks.insert(bound->block);
+        }
+    }
+    try {
+        std::for_each(blocks.begin(), blocks.end(), [&](int block) { widen_block(block); });
+    } catch (const Error& error) {
+        if (error.kind() != ErrorKind::out_of_memory) {
+            throw;
+        }
+        return false;
+    }
+    return true;
+}
+
+void Weights::place_pairs() {
+    std::vector<LowRankWeights::Item> items;
+    for (const Bound* bound : with_pairs()) {
+        const AdapterSet& adapters = *options_.adapters;
+        const std::string& name = bound->source->name;
+        items.push_back({.matrix = bound->tensor,
+                         .n_in = bound->source->shape.ne[0],
+                         .n_columns = bound->n_columns,
+                         .rank = adapters.rank(name),
+                         .read = [&adapters, &name] { return adapters.low_rank(name); }});
+    }
+    uint64_t& own = backend_.is_cpu() ? memory_.own.host : memory_.own.device;
+    own -= low_rank_.bytes();
+    low_rank_.place(items);
+    own += low_rank_.bytes();
+}
+
+bool Weights::try_set_adapters(const std::shared_ptr<const AdapterSet>& adapters) {
+    const std::shared_ptr<const AdapterSet> before = std::exchange(options_.adapters, adapters);
+    const bool rewrites = std::any_of(bound_.begin(), bound_.end(), [&](const Bound& bound) {
+        return bound.rewritten || is_rewritten(bound.source->name, bound.use);
+    });
+    if (rewrites || !widen_where_needed()) {
+        options_.adapters = before;
+        return false;
+    }
+    place_pairs();
+    return true;
 }
 
 // The matrices to repack, by the buffer type that does it: all that can be, if that is wanted and
@@ -236,6 +414,11 @@ void Weights::fill(const Bound& bound, bool in_one_go) const {
     const auto write = [&](uint64_t offset, std::span<const std::byte> bytes) {
         if (cpu::is_repacked_q8(bound.tensor)) {
             cpu::repack_q8(bytes, bound.tensor);
+        } else if (bound.n_columns > 0) {
+            const size_t row = ggml_row_size(bound.tensor->type, bound.source->shape.ne[0]);
+            ggml_backend_tensor_set_2d(bound.tensor, bytes.data(),
+                                       offset / row * bound.tensor->nb[1], row, bytes.size() / row,
+                                       bound.tensor->nb[1], row);
         } else {
             ggml_backend_tensor_set(bound.tensor, bytes.data(), offset, bytes.size());
         }
@@ -281,7 +464,8 @@ void Weights::enter_block(size_t i) {
 // Points the tensor into the mapped file when the bytes there are already what it needs.
 bool Weights::try_map(const Bound& bound) {
     const std::vector<Piece>& pieces = bound.source->pieces;
-    if (pieces.size() != 1 || static_cast<ggml_type>(pieces[0].type) != bound.tensor->type) {
+    if (bound.rewritten || pieces.size() != 1 ||
+        static_cast<ggml_type>(pieces[0].type) != bound.tensor->type) {
         return false;
     }
     const auto address = reinterpret_cast<uintptr_t>(pieces[0].bytes.data());
@@ -302,6 +486,10 @@ bool Weights::try_map(const Bound& bound) {
 // Hands the tensor's bytes in its type in memory to `write`, a part at a time.
 void Weights::encode(const Bound& bound, const Write& write) const {
     check(!backend_.cancel_requested(), ErrorKind::cancelled, "cancelled");
+    if (bound.rewritten) {
+        encode_rewritten(bound, write);
+        return;
+    }
     const auto type = static_cast<TensorType>(bound.tensor->type);
     const bool same = bound.source->same_type_throughout() && bound.source->type() == type;
     if (same && bound.source->pieces.size() == 1) {
@@ -309,8 +497,9 @@ void Weights::encode(const Bound& bound, const Write& write) const {
         return;
     }
     const int64_t n = bound.source->shape.elements();
-    const int64_t row =
-        is_quantized(type) || is_quantized(bound.source->type()) ? bound.source->shape.ne[0] : 1;
+    const bool by_row =
+        is_quantized(type) || is_quantized(bound.source->type()) || bound.n_columns > 0;
+    const int64_t row = by_row ? bound.source->shape.ne[0] : 1;
     const int64_t step = std::max<int64_t>(kChunkElements / row, 1) * row;
     std::vector<float> values;
     std::vector<std::byte> encoded;
@@ -325,15 +514,33 @@ void Weights::encode(const Bound& bound, const Write& write) const {
         } else {
             values.resize(static_cast<size_t>(taken));
             bound.source->read_f32(first, values);
-            const size_t at = is_quantized(type) ? find_not_finite(values) : values.size();
-            if (at < values.size()) {
-                fail(ErrorKind::bad_file, checkpoint_.file(), ": tensor ", bound.source->name,
-                     " holds ", values[at], " as value ", first + static_cast<int64_t>(at),
-                     ", which ", type_name(type), " cannot; the file is broken");
+            if (is_quantized(type)) {
+                check_finite(bound, values, first);
             }
             from_f32(type, values, is_quantized(type) ? row : taken, encoded);
         }
         write(data_bytes(type, first), encoded);
+    }
+}
+
+// Adapters change a tensor as a whole, in F32.
+void Weights::encode_rewritten(const Bound& bound, const Write& write) const {
+    std::vector<float> values(static_cast<size_t>(bound.source->shape.elements()));
+    bound.source->read_f32(0, values);
+    options_.adapters->apply(bound.source->name, values);
+    const auto type = static_cast<TensorType>(bound.tensor->type);
+    std::vector<std::byte> encoded(ggml_nbytes(bound.tensor));
+    from_f32(type, values, bound.source->shape.ne[0], encoded);
+    write(0, encoded);
+}
+
+// Throws bad_file unless all are; `first` is the number of the first value in its tensor.
+void Weights::check_finite(const Bound& bound, std::span<const float> values, int64_t first) const {
+    const size_t at = find_not_finite(values);
+    if (at < values.size()) {
+        fail(ErrorKind::bad_file, checkpoint_.file(), ": tensor ", bound.source->name, " holds ",
+             values[at], " as value ", first + static_cast<int64_t>(at), ", which ",
+             type_name(static_cast<TensorType>(bound.tensor->type)), " cannot; the file is broken");
     }
 }
 

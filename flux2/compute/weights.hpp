@@ -5,6 +5,7 @@
 #include "base/host_tensor.hpp"
 #include "compute/backend.hpp"
 #include "compute/block_stream.hpp"
+#include "compute/low_rank.hpp"
 #include "formats/tensor_type.hpp"
 #include "networks/tensor_list.hpp"
 
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +24,7 @@
 
 namespace flux2 {
 
+class AdapterSet;
 class Checkpoint;
 struct ModelTensor;
 
@@ -38,6 +41,9 @@ struct WeightOptions {
     // On a CPU: matrices are repacked where its kernels are faster then and RAM suffices. Else they
     // stay in the mapped file.
     bool repack = true;
+    // What changes the tensors; null: nothing. Tensors that it changes by more than a pair of low
+    // rank are held unquantised and changed when they are loaded.
+    std::shared_ptr<const AdapterSet> adapters = nullptr;
 };
 
 struct WeightMemory {
@@ -72,10 +78,20 @@ class Weights {
     void end_blocks() { block_ = kNoBlock; }
 
     // Allocates and fills everything declared. Throws out_of_memory, or cancelled.
-    void load();
+    // `pairs_as_columns`: graphs take pairs of low rank as columns of blocks' matrices in BF16
+    // (compute/low_rank).
+    void load(bool pairs_as_columns = false);
     // To be called before block i is computed when blocks are streamed.
     void enter_block(size_t i);
     bool streams() const { return options_.stream_blocks; }
+
+    // Changes the tensors by other adapters than now, null for none; built graphs are invalid then.
+    // Returns false, and does nothing, where that takes loading the network again.
+    bool try_set_adapters(const std::shared_ptr<const AdapterSet>& adapters);
+    // Pairs of low rank, for graphs.
+    const LowRankTable& low_rank() const { return low_rank_.table(); }
+    // How many values after each row of activations such columns take at most.
+    int64_t spare_columns() const;
 
     // What types the matrices of blocks have, which are nearly all of a network.
     bool has_block_matrix(ggml_type type) const;
@@ -94,12 +110,21 @@ class Weights {
         const ModelTensor* source;
         int block;
         Use use;
+        bool rewritten;     // by adapters, when it is loaded
+        int64_t n_columns;  // after those of the file, for a pair of low rank
     };
     using Write = std::function<void(uint64_t offset, std::span<const std::byte> bytes)>;
 
     const ModelTensor& checked(const std::string& name) const;
     ggml_tensor* declare(const std::string& name, TensorType type, Use use);
     TensorType matrix_type(const std::string& name) const;
+    bool is_rewritten(const std::string& name, Use use) const;
+    std::vector<Bound*> with_pairs();
+    bool takes_columns(const Bound& bound) const;
+    void place_pairs();
+    void place_by_block(const std::vector<const Bound*>& group);
+    void widen_block(int block);
+    bool widen_where_needed();
     std::map<ggml_backend_buffer_type_t, std::vector<const Bound*>> choose_repacked() const;
     bool try_map(const Bound& bound);
     void place(const std::vector<const Bound*>& group, ggml_backend_buffer_type_t type,
@@ -107,17 +132,22 @@ class Weights {
     void place_blocks(const std::vector<const Bound*>& group);
     void fill(const Bound& bound, bool in_one_go) const;
     void encode(const Bound& bound, const Write& write) const;
+    void encode_rewritten(const Bound& bound, const Write& write) const;
+    void check_finite(const Bound& bound, std::span<const float> values, int64_t first) const;
 
     const Backend& backend_;
     const Checkpoint& checkpoint_;
     std::unordered_map<std::string, Shape> shapes_;
     WeightOptions options_;
+    LowRankWeights low_rank_;
     std::vector<Bound> bound_;
     int block_ = kNoBlock;
     size_t n_blocks_ = 0;
+    bool pairs_as_columns_ = false;
     ggml_context_ptr context_;
     std::vector<ggml_backend_buffer_ptr> mapped_;  // one per file of the checkpoint
     std::vector<TensorBuffer> buffers_;
+    std::map<int, TensorBuffer> block_buffers_;  // when pairs are columns: a buffer can be replaced
     WeightMemory memory_;
     std::string layout_;
     std::optional<BlockStream> stream_;

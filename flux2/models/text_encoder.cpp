@@ -153,7 +153,8 @@ TextEncoder::TextEncoder(const Backend& backend, const TextEncoderSizes& sizes,
         network_->layers.push_back(load_layer(weights_, sizes_.family, "blk." + std::to_string(i)));
     }
     form_ = choose_form(backend, weights_, sizes_.head_dim, sizes_.hidden);
-    weights_.load();
+    weights_.load(takes_columns(form_));
+    form_.spare_columns = weights_.spare_columns();
 }
 
 TextEncoder::~TextEncoder() = default;
@@ -163,9 +164,10 @@ TextEncoder::BuiltGraph& TextEncoder::graph_for(int64_t n, bool keep_taps) {
         return *built_;
     }
     built_.reset();
-    auto built = std::make_unique<BuiltGraph>(backend_, 64 * (network_->layers.size() + 2), form_,
+    auto built = std::make_unique<BuiltGraph>(backend_, 128 * (network_->layers.size() + 2), form_,
                                               keep_taps);
     Graph& g = built->graph;
+    g.set_low_rank(&weights_.low_rank());
     if (weights_.streams()) {
         g.set_before_block([this](size_t i) { weights_.enter_block(i); });
     }
@@ -225,6 +227,13 @@ const Graph* TextEncoder::graph() const {
 
 MemoryUse TextEncoder::compute_memory() const {
     return built_ ? built_->graph.memory() : MemoryUse{};
+}
+
+bool TextEncoder::try_set_adapters(const std::shared_ptr<const AdapterSet>& adapters) {
+    built_.reset();
+    const bool done = weights_.try_set_adapters(adapters);
+    form_.spare_columns = weights_.spare_columns();
+    return done;
 }
 
 void TextEncoder::reserve(int64_t n) {

@@ -385,7 +385,8 @@ Transformer::Transformer(const Backend& backend, const TransformerSizes& sizes,
           ": head size ", s.head_dim, " cannot be shared by four position axes");
     *network_ = load_network(weights_, s);
     form_ = choose_form(backend, weights_, s.head_dim, s.hidden);
-    weights_.load();
+    weights_.load(takes_columns(form_));
+    form_.spare_columns = weights_.spare_columns();
 }
 
 Transformer::~Transformer() = default;
@@ -404,6 +405,7 @@ Transformer::BuiltGraph& Transformer::graph_for(const TransformerShape& shape, b
     auto built = std::make_unique<BuiltGraph>(backend_, 256 * (n_blocks + 4), form_, keep_taps);
     built->shape = shape;
     Graph& g = built->graph;
+    g.set_low_rank(&weights_.low_rank());
     if (weights_.streams()) {
         g.set_before_block([this](size_t i) { weights_.enter_block(i); });
     }
@@ -468,6 +470,13 @@ void Transformer::prepare_cache(int64_t n_ref) {
     }
     cache_->buffer = backend_.allocate(tensors, backend_.buffer_type(),
                                        concat("what is kept of ", n_ref, " reference tokens"));
+}
+
+bool Transformer::try_set_adapters(const std::shared_ptr<const AdapterSet>& adapters) {
+    built_.reset();
+    const bool done = weights_.try_set_adapters(adapters);
+    form_.spare_columns = weights_.spare_columns();
+    return done;
 }
 
 void Transformer::reserve(const TransformerShape& shape) {

@@ -65,6 +65,9 @@ class Transformer {
     HostTensor predict(const TransformerInput& input, ReferenceMode mode = ReferenceMode::joint,
                        Taps* taps = nullptr);
 
+    // As Weights::try_set_adapters.
+    bool try_set_adapters(const std::shared_ptr<const AdapterSet>& adapters);
+
     // Builds the graph for a shape ahead, or only lays it out when the backend measures.
     void reserve(const TransformerShape& shape);
     // Of the current graph, and of what is kept of references.

@@ -24,7 +24,8 @@ std::string description_of(const std::string& device) {
 }
 
 std::string cache_key(const std::string& facts, const PromptKey& prompt) {
-    return concat(facts, "tokens ", prompt.length, "\n", prompt.prompt);
+    return concat(facts, prompt.adapters.empty() ? "" : "adapters " + prompt.adapters, "tokens ",
+                  prompt.length, "\n", prompt.prompt);
 }
 
 void warn_if_cut(const PromptKey& prompt, const std::string& cut_text) {

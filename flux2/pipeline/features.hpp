@@ -17,6 +17,7 @@ namespace flux2 {
 struct PromptKey {
     std::string prompt;
     int64_t length = 0;
+    std::string adapters = {};  // the identity of those of the text encoder
 
     bool operator==(const PromptKey&) const = default;
 };

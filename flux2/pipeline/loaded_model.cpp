@@ -6,10 +6,24 @@
 #include "models/vae.hpp"
 
 #include <chrono>
+#include <utility>
 
 namespace flux2 {
 
-WeightOptions weight_options(const LoadOptions& options, Placement placement) {
+namespace {
+
+// Returns whether the network, if it is loaded, must be loaded again.
+template <typename Network>
+bool must_reload(Network* network, const std::shared_ptr<const AdapterSet>& before,
+                 const std::shared_ptr<const AdapterSet>& after) {
+    return network != nullptr && identity_of(before) != identity_of(after) &&
+           !network->try_set_adapters(after);
+}
+
+}  // namespace
+
+WeightOptions weight_options(const LoadOptions& options, Placement placement,
+                             std::shared_ptr<const AdapterSet> adapters) {
     WeightOptions weights;
     if (!options.type.empty()) {
         weights.type = parse_matrix_type(options.type);
@@ -17,6 +31,7 @@ WeightOptions weight_options(const LoadOptions& options, Placement placement) {
     weights.stream_blocks = placement == Placement::streamed;
     weights.unpack = placement == Placement::unpacked;
     weights.repack = options.repack;
+    weights.adapters = std::move(adapters);
     return weights;
 }
 
@@ -53,6 +68,16 @@ void LoadedModel::set_placement(Part part, Placement placement) {
     if (placement_[index(part)] != placement) {
         free(part);
         placement_[index(part)] = placement;
+    }
+}
+
+void LoadedModel::set_adapters(const AdapterSets& adapters) {
+    const AdapterSets before = std::exchange(adapters_, adapters);
+    if (must_reload(transformer_.get(), before.transformer, adapters.transformer)) {
+        free(Part::transformer);
+    }
+    if (must_reload(text_encoder_.get(), before.text_encoder, adapters.text_encoder)) {
+        free(Part::text_encoder);
     }
 }
 
@@ -110,7 +135,10 @@ void LoadedModel::load(Part part, const Make& make) {
         on_load_(part);
     }
     const auto start = std::chrono::steady_clock::now();
-    make(backend(part), weight_options(options_, placement(part)));
+    const auto adapters = part == Part::transformer    ? adapters_.transformer
+                          : part == Part::text_encoder ? adapters_.text_encoder
+                                                       : nullptr;
+    make(backend(part), weight_options(options_, placement(part), adapters));
     return_unused_memory();  // what was used to convert weights
     load_seconds_ +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -161,9 +189,10 @@ std::string LoadedModel::text_encoder_layout() {
         return "";  // only a CPU has a choice
     }
     const Backend measuring("CPU", options_.threads, BackendUse::measure);
-    return TextEncoder(measuring, read_text_encoder_sizes(*model_.text_encoder),
-                       text_encoder_facts(model_.text), *model_.text_encoder,
-                       weight_options(options_, placement(Part::text_encoder)))
+    return TextEncoder(
+               measuring, read_text_encoder_sizes(*model_.text_encoder),
+               text_encoder_facts(model_.text), *model_.text_encoder,
+               weight_options(options_, placement(Part::text_encoder), adapters_.text_encoder))
         .weight_layout();
 }
 

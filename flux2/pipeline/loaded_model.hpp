@@ -12,6 +12,7 @@
 #include "models/transformer.hpp"
 #include "networks/part.hpp"
 #include "pipeline/model.hpp"
+#include "pipeline/request_adapters.hpp"
 
 #include <array>
 #include <atomic>
@@ -33,8 +34,9 @@ enum class Placement {
 // One for each part, indexed by its number.
 using Placements = std::array<Placement, kAllParts.size()>;
 
-// How weights are to be held for a placement.
-WeightOptions weight_options(const LoadOptions& options, Placement placement);
+// How weights are to be held for a placement; `adapters` may be null.
+WeightOptions weight_options(const LoadOptions& options, Placement placement,
+                             std::shared_ptr<const AdapterSet> adapters = nullptr);
 TextEncoderFacts text_encoder_facts(const TextConfig& text);
 // `part` is vae or tiny_autoencoder, and the model has it. Borrows backend and model.
 std::unique_ptr<Autoencoder> make_autoencoder(const Backend& backend, const Model& model, Part part,
@@ -58,6 +60,9 @@ class LoadedModel {
     // Whether a part stays when another one is loaded; at first as the options say.
     bool keeps_loaded() const { return keeps_loaded_; }
     void set_keeps_loaded(bool keeps) { keeps_loaded_ = keeps; }
+    // What changes the networks from now on. Those that are loaded are changed, or freed where
+    // that takes loading them again.
+    void set_adapters(const AdapterSets& adapters);
     // Where the part computes.
     Backend& backend(Part part);
 
@@ -117,6 +122,7 @@ class LoadedModel {
     std::optional<Backend> cpu_;  // for parts that do not fit the device
     Placements placement_ = {Placement::device, Placement::device, Placement::device,
                              Placement::device};
+    AdapterSets adapters_;
     std::unique_ptr<TextEncoder> text_encoder_;
     std::unique_ptr<Transformer> transformer_;
     std::unique_ptr<Autoencoder> vae_, tiny_;

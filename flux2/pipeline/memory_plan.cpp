@@ -83,7 +83,11 @@ MemoryPlanner::Work MemoryPlanner::known(Key key, const Measure& measure) {
 }
 
 MemoryPlanner::Work MemoryPlanner::text_encoder(const Job& job, Placement placement) {
-    return known({Stage::encode_prompt, Part::text_encoder, placement, {job.text_length}},
+    return known({Stage::encode_prompt,
+                  Part::text_encoder,
+                  placement,
+                  {job.text_length},
+                  identity_of(job.adapters.text_encoder)},
                  [&] { return measure_text_encoder(job, placement); });
 }
 
@@ -91,7 +95,8 @@ MemoryPlanner::Work MemoryPlanner::transformer(const Job& job, Placement placeme
     return known({Stage::denoise,
                   Part::transformer,
                   placement,
-                  {job.latent_w() * job.latent_h(), job.n_reference_tokens(), job.text_length}},
+                  {job.latent_w() * job.latent_h(), job.n_reference_tokens(), job.text_length},
+                  identity_of(job.adapters.transformer)},
                  [&] { return measure_transformer(job, placement); });
 }
 
@@ -100,19 +105,19 @@ MemoryPlanner::Work MemoryPlanner::encode(const Job& job, Part part, Placement p
     for (const ImageSize& image : images_of(job)) {
         sides.insert(sides.end(), {image.width, image.height});
     }
-    return known({Stage::encode_references, part, placement, std::move(sides)},
+    return known({Stage::encode_references, part, placement, std::move(sides), ""},
                  [&] { return measure_encode(job, part, placement); });
 }
 
 MemoryPlanner::Work MemoryPlanner::decode(const Job& job, Part part, Placement placement) {
-    return known({Stage::decode, part, placement, {job.width, job.height}},
+    return known({Stage::decode, part, placement, {job.width, job.height}, ""},
                  [&] { return measure_decode(job, part, placement); });
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_text_encoder(const Job& job, Placement placement) {
     TextEncoder encoder(backend(placement), read_text_encoder_sizes(*model_.text_encoder),
                         text_encoder_facts(model_.text), *model_.text_encoder,
-                        weight_options(options_, placement));
+                        weight_options(options_, placement, job.adapters.text_encoder));
     encoder.reserve(job.text_length);
     return {Part::text_encoder, encoder.weight_memory(), encoder.compute_memory(),
             static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes};
@@ -120,7 +125,7 @@ MemoryPlanner::Work MemoryPlanner::measure_text_encoder(const Job& job, Placemen
 
 MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement placement) {
     Transformer transformer(backend(placement), model_.sizes, model_.transformer,
-                            weight_options(options_, placement));
+                            weight_options(options_, placement, job.adapters.transformer));
     TransformerShape shape{.mode = ReferenceMode::joint,
                            .n_img = job.latent_w() * job.latent_h(),
                            .n_ref = job.n_reference_tokens(),

@@ -70,6 +70,7 @@ class MemoryPlanner {
         Part part;
         Placement placement;
         std::vector<int64_t> shape;
+        std::string adapters;  // their identity
 
         auto operator<=>(const Key&) const = default;
     };

@@ -78,10 +78,12 @@ struct Pipeline::Impl {
     TensorCache cache;
     LoadedModel loaded_model;
     FeatureStore features;
+    AdapterStore adapters;
     uint64_t program_bytes;  // before anything is loaded
     std::optional<MemoryPlanner> planner;
     std::optional<HostTensor> preview_map;
 
+    Job resolve_job(const Request& request);
     MemoryChoice choose_memory(const Job& job);
     MemoryLimits memory_limits() const;
     void check_memory(const Job& job);
@@ -98,6 +100,12 @@ struct Pipeline::Impl {
     HostTensor denoise(const Job& job, const Conditioning& conditioning, const HostTensor& start,
                        const Reporter& reporter);
 };
+
+Job Pipeline::Impl::resolve_job(const Request& request) {
+    Job job = resolve(request, model);
+    job.adapters = adapters.resolve(request, model);
+    return job;
+}
 
 MemoryChoice Pipeline::Impl::choose_memory(const Job& job) {
     if (!planner) {
@@ -175,9 +183,10 @@ Conditioning Pipeline::Impl::condition(const Job& job, const FittedImages& image
         conditioning.txt = job.features;
         conditioning.negative_txt = job.negative_features;
     } else {
-        std::vector<PromptKey> prompts = {{job.prompt, job.text_length}};
+        const std::string changed_by = identity_of(job.adapters.text_encoder);
+        std::vector<PromptKey> prompts = {{job.prompt, job.text_length, changed_by}};
         if (job.two_passes) {
-            prompts.push_back({job.negative_prompt, job.text_length});
+            prompts.push_back({job.negative_prompt, job.text_length, changed_by});
         }
         result.prompt_cached = !prepare_features(prompts, reporter);
         note_memory(result);
@@ -389,9 +398,10 @@ const std::string& Pipeline::device() const {
 Result Pipeline::generate(const Request& request, const Progress& progress) {
     const Reporter reporter(request, progress);
     reporter.check_cancel();
-    const Job job = resolve(request, impl_->model);
+    const Job job = impl_->resolve_job(request);
     impl_->check_memory(job);
     const CancelWatch cancel(impl_->loaded_model, request);
+    impl_->loaded_model.set_adapters(job.adapters);
     return impl_->generate(job, fit_images(request, job), reporter);
 }
 
@@ -399,7 +409,7 @@ void Pipeline::encode_prompts(const Request& request, const std::vector<std::str
                               const Progress& progress) {
     const Reporter reporter(request, progress);
     reporter.check_cancel();
-    const Job job = resolve(request, impl_->model);
+    const Job job = impl_->resolve_job(request);
     impl_->check_memory(job);
     if (job.features) {
         return;
@@ -407,18 +417,20 @@ void Pipeline::encode_prompts(const Request& request, const std::vector<std::str
     std::vector<PromptKey> keys;
     for (const std::string& prompt : prompts) {
         check_prompt(prompt);
-        keys.push_back({prompt, job.text_length});
+        keys.push_back({prompt, job.text_length, identity_of(job.adapters.text_encoder)});
     }
     if (job.two_passes) {
-        keys.push_back({job.negative_prompt, job.text_length});
+        keys.push_back(
+            {job.negative_prompt, job.text_length, identity_of(job.adapters.text_encoder)});
     }
     const CancelWatch cancel(impl_->loaded_model, request);
+    impl_->loaded_model.set_adapters(job.adapters);
     const LoadWatch loads(impl_->loaded_model, reporter);
     impl_->prepare_features(keys, reporter);
 }
 
 MemoryPlan Pipeline::plan(const Request& request) {
-    return impl_->choose_memory(resolve(request, impl_->model)).plan;
+    return impl_->choose_memory(impl_->resolve_job(request)).plan;
 }
 
 }  // namespace flux2

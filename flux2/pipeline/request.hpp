@@ -7,6 +7,7 @@
 #include "base/random.hpp"
 #include "image/image.hpp"
 #include "pipeline/model.hpp"
+#include "pipeline/request_adapters.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -36,6 +37,7 @@ struct Job {
     // From files, when the request names them; else null.
     SharedTensor noise;                        // [latent_w, latent_h, channels]
     SharedTensor features, negative_features;  // of the prompts
+    AdapterSets adapters;                      // resolved by an AdapterStore
 
     int64_t latent_w() const { return width / kImageGrid; }
     int64_t latent_h() const { return height / kImageGrid; }

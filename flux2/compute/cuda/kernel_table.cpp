@@ -50,19 +50,51 @@ cudaDataType_t data_type(const ggml_tensor* x) {
     }
 }
 
+// Where a product of matrices goes, and how many values of each row of x are multiplied.
+struct Product {
+    void* data;
+    cudaDataType_t type;
+    int64_t stride, n_out, n_in;
+};
+
 // cuBLAS counts columns first, so w [in, out] is transposed to it.
-cudaError_t run_linear(const Context& context, const ggml_tensor* y) {
-    const ggml_tensor* w = y->src[0];
-    const ggml_tensor* x = y->src[1];
-    const auto params = params_of<own::LinearParams>(y);
+cudaError_t multiply(const Context& context, const ggml_tensor* w, const ggml_tensor* x,
+                     const Product& y, const own::LinearParams& params) {
     const auto stride = [](const ggml_tensor* t) { return as_int(matrix_of(t).stride); };
     const float zero = 0;
     const cublasStatus_t status =
         cublasGemmEx(context.blas, params.transposed ? CUBLAS_OP_N : CUBLAS_OP_T, CUBLAS_OP_N,
-                     as_int(y->ne[0]), as_int(y->ne[1]), as_int(x->ne[0]), &params.factor, w->data,
-                     data_type(w), stride(w), x->data, data_type(x), stride(x), &zero, y->data,
-                     data_type(y), stride(y), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+                     as_int(y.n_out), as_int(x->ne[1]), as_int(y.n_in), &params.factor, w->data,
+                     data_type(w), stride(w), x->data, data_type(x), stride(x), &zero, y.data,
+                     y.type, as_int(y.stride), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
     return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaErrorUnknown;
+}
+
+cudaError_t run_linear(const Context& context, const ggml_tensor* y) {
+    const ggml_tensor* w = y->src[0];
+    const ggml_tensor* x = y->src[1];
+    const ggml_tensor* down = y->src[2];
+    const auto params = params_of<own::LinearParams>(y);
+    Product product = {.data = y->data,
+                       .type = data_type(y),
+                       .stride = matrix_of(y).stride,
+                       .n_out = w->ne[params.transposed ? 0 : 1],
+                       .n_in = x->ne[0]};
+    if (down != nullptr) {
+        // To the spare values after each row of x, where the second multiply reads them.
+        const Product inner = {
+            .data = static_cast<char*>(x->data) + ggml_row_size(x->type, x->ne[0]),
+            .type = data_type(x),
+            .stride = matrix_of(x).stride,
+            .n_out = down->ne[1],
+            .n_in = x->ne[0]};
+        const cudaError_t status = multiply(context, down, x, inner, {});
+        if (status != cudaSuccess) {
+            return status;
+        }
+        product.n_in += down->ne[1];
+    }
+    return multiply(context, w, x, product, params);
 }
 
 NormArgs norm_args(const ggml_tensor* y) {
@@ -71,7 +103,7 @@ NormArgs norm_args(const ggml_tensor* y) {
             .y = result_of(y),
             .n = as_int(y->ne[1]),
             .n_first = as_int(params.n_first),
-            .width = as_int(y->ne[0]),
+            .width = as_int(y->src[0]->ne[0]),
             .eps = params.eps,
             .centred = params.centred,
             .shift = {vector_of(y->src[2]), vector_of(y->src[4])},

@@ -1,6 +1,7 @@
 #include "compute/ops/token_ops.hpp"
 
 #include "compute/cpu/attention.hpp"
+#include "compute/cpu/low_rank.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
 #include "compute/cpu/q8_linear.hpp"
 #include "compute/cpu/token_ops.hpp"
@@ -28,6 +29,13 @@ bool is_stock(const Graph& g) {
 // a kernel, else by the plain form.
 NodeForm node_form(const Graph& g, ggml_type type, ggml_custom_op_t on_cpu) {
     return is_for_cpu(g) ? NodeForm{.function = on_cpu} : NodeForm{.type = type};
+}
+
+// The same for what matrices are multiplied with.
+NodeForm activation_form(const Graph& g, ggml_custom_op_t on_cpu) {
+    NodeForm form = node_form(g, g.form().activations, on_cpu);
+    form.spare_columns = g.form().spare_columns;
+    return form;
 }
 
 ggml_tensor* as_type(Graph& g, ggml_tensor* x, ggml_type type) {
@@ -153,11 +161,24 @@ Form choose_form(const Backend& backend, const Weights& weights, int64_t head_di
     return form;
 }
 
+bool takes_columns(const Form& form) {
+    return form.operations == Operations::cuda && form.activations == GGML_TYPE_BF16;
+}
+
 namespace {
 
-ggml_tensor* linear_to(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
+// Of products that matrices are multiplied with as well: with room after each row like the others,
+// so that one can take the memory of another.
+NodeForm product_form(const Graph& g, ggml_type to) {
+    return {.type = to, .spare_columns = to == g.form().activations ? g.form().spare_columns : 0};
+}
+
+ggml_tensor* multiply(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
+    if (w->ne[0] > x->ne[0]) {  // it has columns for a pair that is not there now
+        w = ggml_view_2d(g, w, x->ne[0], w->ne[1], w->nb[1], 0);
+    }
     if (is_for_cuda(g) && w->type == GGML_TYPE_BF16) {
-        return own::linear(g, w, as_type(g, x, w->type), {to});
+        return own::linear(g, w, as_type(g, x, w->type), product_form(g, to));
     }
     if (cpu::is_repacked_q8(w)) {
         return as_type(g, cpu::linear_q8(g, w, as_type(g, x, GGML_TYPE_F32)), to);
@@ -166,6 +187,27 @@ ggml_tensor* linear_to(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
     // Sums in F32: residual streams of these models leave the range of F16.
     ggml_prec_set_acc(y, GGML_PREC_F32);
     return as_type(g, y, to);
+}
+
+// W x + up (down x) where adapters have given the matrix such a pair.
+ggml_tensor* linear_to(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
+    const LowRankTensors* pair = g.low_rank_of(w);
+    if (pair == nullptr) {
+        return multiply(g, w, x, to);
+    }
+    if (pair->in_panels) {
+        ggml_tensor* y = multiply(g, w, x, GGML_TYPE_F32);
+        return as_type(
+            g,
+            own::add_pair(g, y, as_type(g, x, GGML_TYPE_F32), pair->down, pair->up, cpu::add_pair),
+            to);
+    }
+    if (pair->up == nullptr) {
+        return own::linear_with_columns(g, w, x, pair->down, product_form(g, to));
+    }
+    ggml_tensor* y = multiply(g, w, x, GGML_TYPE_F32);
+    ggml_tensor* inner = multiply(g, pair->down, x, GGML_TYPE_F32);  // [rank, n]
+    return as_type(g, ggml_add(g, y, multiply(g, pair->up, inner, GGML_TYPE_F32)), to);
 }
 
 }  // namespace
@@ -180,7 +222,7 @@ ggml_tensor* linear_activations(Graph& g, ggml_tensor* w, ggml_tensor* x) {
 
 ggml_tensor* rms_norm(Graph& g, ggml_tensor* x, ggml_tensor* weight, float eps) {
     if (is_for_cuda(g) || (is_for_cpu(g) && ggml_is_matrix(x))) {
-        return own::rms_norm(g, x, weight, eps, node_form(g, g.form().activations, cpu::rms_norm));
+        return own::rms_norm(g, x, weight, eps, activation_form(g, cpu::rms_norm));
     }
     return ggml_mul(g, ggml_rms_norm(g, x, eps), weight);
 }
@@ -191,7 +233,7 @@ ggml_tensor* columns(Graph& g, ggml_tensor* x, int64_t first, int64_t n) {
 
 ggml_tensor* modulate(Graph& g, ggml_tensor* x, const ModSpans& spans) {
     if (!is_stock(g)) {
-        return own::modulate(g, x, spans, node_form(g, g.form().activations, cpu::modulate));
+        return own::modulate(g, x, spans, activation_form(g, cpu::modulate));
     }
     constexpr float kEps = 1e-6f;
     return for_spans(g, x, spans, [&](ggml_tensor* part, const Mod& mod) {
@@ -220,7 +262,7 @@ ggml_tensor* add(Graph& g, ggml_tensor* x, ggml_tensor* branch) {
 ggml_tensor* swiglu(Graph& g, ggml_tensor* gate, ggml_tensor* up, ggml_tensor* before) {
     if (!is_stock(g)) {
         before = before != nullptr ? as_type(g, before, gate->type) : nullptr;
-        return own::swiglu(g, gate, up, before, node_form(g, g.form().activations, cpu::swiglu));
+        return own::swiglu(g, gate, up, before, activation_form(g, cpu::swiglu));
     }
     ggml_tensor* y = ggml_swiglu_split(g, gate, up);
     return before == nullptr ? y : ggml_concat(g, before, y, 0);
@@ -260,7 +302,10 @@ ggml_tensor* join_heads(Graph& g, std::span<const HeadsPart> parts, const Rope* 
 }
 
 ggml_tensor* attention(Graph& g, const AttentionInput& in) {
-    return is_for_cuda(g) ? own::attention(g, in, {GGML_TYPE_BF16}) : joined_attention(g, in);
+    return is_for_cuda(g)
+               ? own::attention(g, in,
+                                {.type = GGML_TYPE_BF16, .spare_columns = g.form().spare_columns})
+               : joined_attention(g, in);
 }
 
 ggml_type kept_type(const Form& form) {

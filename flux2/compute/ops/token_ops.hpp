@@ -19,8 +19,11 @@ namespace flux2 {
 // How a network with these weights is computed best: heads of head_dim values, tokens of `width`.
 Form choose_form(const Backend& backend, const Weights& weights, int64_t head_dim, int64_t width);
 
-// y = W x. Nothing else multiplies by a weight matrix. w [in, out], x [in, n] -> [out, n] in F32,
-// or in the type that the graph's activations have.
+// Whether linear() takes pairs of low rank as columns of their matrices (compute/low_rank).
+bool takes_columns(const Form& form);
+
+// y = W x, with what adapters add to it. Nothing else multiplies by a weight matrix. w [in, out], x
+// [in, n] -> [out, n] in F32, or in the type that the graph's activations have.
 ggml_tensor* linear(Graph& g, ggml_tensor* w, ggml_tensor* x);
 ggml_tensor* linear_activations(Graph& g, ggml_tensor* w, ggml_tensor* x);
 

@@ -47,13 +47,20 @@ ggml_tensor* make_result(Graph& g, const OwnNode& node, std::vector<ggml_tensor*
                                    lacks_memory);
     }
     const auto& ne = node.ne;
-    return ggml_custom_4d(g, node.form.type, ne[0], ne[1], ne[2], ne[3], sources.data(),
-                          static_cast<int>(sources.size()), run, GGML_N_TASKS_MAX, lacks_memory);
+    return ggml_custom_4d(g, node.form.type, ne[0] + node.form.spare_columns, ne[1], ne[2], ne[3],
+                          sources.data(), static_cast<int>(sources.size()), run, GGML_N_TASKS_MAX,
+                          lacks_memory);
 }
 
 }  // namespace
 
-ggml_tensor* own_node(Graph& g, const OwnNode& node, std::initializer_list<ggml_tensor*> sources) {
+ggml_tensor* without_spare(Graph& g, const OwnNode& node, ggml_tensor* made) {
+    return node.form.spare_columns == 0
+               ? made
+               : ggml_view_2d(g, made, node.ne[0], made->ne[1], made->nb[1], 0);
+}
+
+ggml_tensor* make_node(Graph& g, const OwnNode& node, std::initializer_list<ggml_tensor*> sources) {
     std::vector<ggml_tensor*> present(sources);
     std::erase(present, nullptr);
     ggml_tensor* result = make_result(g, node, std::move(present));

@@ -32,16 +32,26 @@ struct NodeForm {
     ggml_type type = GGML_TYPE_F32;       // of the result
     ggml_custom_op_t function = nullptr;  // for CPUs (compute/cpu); null: the plain form
     bool in_place = false;  // in the memory of the first source, which nobody may read later
+    // Values after each row of the result that the node leaves alone (Form::spare_columns). What
+    // own_node() returns is then a view of the node, without them.
+    int64_t spare_columns = 0;
 };
 
 struct OwnNode {
     const OwnOperation& operation;  // must outlive the graph
     NodeForm form;
-    std::array<int64_t, 4> ne;  // of the result
+    std::array<int64_t, 4> ne;  // of the result, without spare columns
 };
 
-// A node without parameters. Sources that are null are left out.
-ggml_tensor* own_node(Graph& g, const OwnNode& node, std::initializer_list<ggml_tensor*> sources);
+// The node itself, without parameters. Sources that are null are left out.
+ggml_tensor* make_node(Graph& g, const OwnNode& node, std::initializer_list<ggml_tensor*> sources);
+// What others read of it.
+ggml_tensor* without_spare(Graph& g, const OwnNode& node, ggml_tensor* made);
+
+inline ggml_tensor* own_node(Graph& g, const OwnNode& node,
+                             std::initializer_list<ggml_tensor*> sources) {
+    return without_spare(g, node, make_node(g, node, sources));
+}
 
 // After ggml's own parameters of such nodes, which take 24 bytes, come the operation and the
 // function, then our parameters.
@@ -52,10 +62,10 @@ template <typename Params>
 ggml_tensor* own_node(Graph& g, const OwnNode& node, std::initializer_list<ggml_tensor*> sources,
                       const Params& params) {
     static_assert(std::is_trivially_copyable_v<Params> && sizeof(Params) <= kNodeParamsSize);
-    ggml_tensor* result = own_node(g, node, sources);
-    std::memcpy(reinterpret_cast<std::byte*>(result->op_params) + kNodeParamsOffset, &params,
+    ggml_tensor* made = make_node(g, node, sources);
+    std::memcpy(reinterpret_cast<std::byte*>(made->op_params) + kNodeParamsOffset, &params,
                 sizeof(params));
-    return result;
+    return without_spare(g, node, made);
 }
 
 template <typename Params>

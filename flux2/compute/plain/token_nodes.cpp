@@ -1,5 +1,6 @@
 #include "compute/plain/token_nodes.hpp"
 
+#include "base/check.hpp"
 #include "compute/plain/rows.hpp"
 
 #include <algorithm>
@@ -27,9 +28,16 @@ float root_mean_square(const Row& x, float eps) {
 
 void plain_linear(ggml_tensor* y, int ith, int nth, void*) {
     const ggml_tensor* w = y->src[0];
+    const ggml_tensor* down = y->src[2];
     const auto params = params_of<LinearParams>(y);
     share(y->ne[1], ith, nth, [&](int64_t i) {
-        const Row in = row_of(y->src[1], i);
+        Row in = row_of(y->src[1], i);
+        if (down != nullptr) {
+            const Row x = in;
+            for (int64_t j = 0; j < down->ne[1]; ++j) {
+                in.push_back(dot(row_of(down, j), x));
+            }
+        }
         Row out(static_cast<size_t>(y->ne[0]));
         for (int64_t j = 0; j < w->ne[1]; ++j) {
             const Row weights = row_of(w, j);
@@ -40,6 +48,22 @@ void plain_linear(ggml_tensor* y, int ith, int nth, void*) {
             for (size_t k = 0; k < out.size(); ++k) {
                 out[k] += params.factor * weights[k] * in[static_cast<size_t>(j)];
             }
+        }
+        set_row(y, i, out);
+    });
+}
+
+void plain_add_pair(ggml_tensor* y, int ith, int nth, void*) {
+    const ggml_tensor *down = y->src[2], *up = y->src[3];
+    share(y->ne[1], ith, nth, [&](int64_t i) {
+        const Row x = row_of(y->src[1], i);
+        Row inner;
+        for (int64_t j = 0; j < down->ne[1]; ++j) {
+            inner.push_back(dot(row_of(down, j), x));
+        }
+        Row out = row_of(y->src[0], i);
+        for (int64_t j = 0; j < up->ne[1]; ++j) {
+            out[static_cast<size_t>(j)] += dot(row_of(up, j), inner);
         }
         set_row(y, i, out);
     });
@@ -211,6 +235,7 @@ void plain_attention(ggml_tensor* y, int ith, int nth, void*) {
 }  // namespace
 
 const OwnOperation kLinear = {"linear", plain_linear};
+const OwnOperation kAddPair = {"add pair", plain_add_pair};
 const OwnOperation kModulate = {"modulate", plain_norm};
 const OwnOperation kRmsNorm = {"rms norm", plain_norm};
 const OwnOperation kAddGated = {"add gated", plain_add_gated};
@@ -224,6 +249,24 @@ ggml_tensor* linear(Graph& g, ggml_tensor* w, ggml_tensor* x, const NodeForm& fo
     const int64_t n_out = w->ne[params.transposed ? 0 : 1];
     return own_node(g, {kLinear, form, {n_out, x->ne[1], 1, 1}},
                     {w, packed_x != nullptr ? packed_x : x}, params);
+}
+
+ggml_tensor* linear_with_columns(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_tensor* down,
+                                 const NodeForm& form) {
+    check(w->ne[0] == x->ne[0] + down->ne[1] &&
+              x->nb[1] >= ggml_row_size(x->type, x->ne[0] + down->ne[1]) && x->type == down->type &&
+              x->type == w->type,
+          ErrorKind::internal, "no room for the product of a pair of low rank");
+    return own_node(g, {kLinear, form, {w->ne[1], x->ne[1], 1, 1}}, {w, x, down}, LinearParams{});
+}
+
+ggml_tensor* add_pair(Graph& g, ggml_tensor* y, ggml_tensor* x, ggml_tensor* down, ggml_tensor* up,
+                      ggml_custom_op_t function) {
+    return own_node(g,
+                    {kAddPair,
+                     {.function = function, .in_place = true},
+                     {y->ne[0], y->ne[1], y->ne[2], y->ne[3]}},
+                    {y, x, down, up});
 }
 
 ggml_tensor* modulate(Graph& g, ggml_tensor* x, std::span<const ModSpan> spans,

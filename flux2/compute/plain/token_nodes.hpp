@@ -27,6 +27,17 @@ struct LinearParams {
 ggml_tensor* linear(Graph& g, ggml_tensor* w, ggml_tensor* x, const NodeForm& form,
                     const LinearParams& params = {}, ggml_tensor* packed_x = nullptr);
 
+// W x + up (down x) in one multiply: w [in + rank, out] is W and the columns of up, down [in, rank]
+// is of the same type. x has at least `rank` spare values after each row, which kernels may use.
+// Sources w, x, down
+ggml_tensor* linear_with_columns(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_tensor* down,
+                                 const NodeForm& form);
+
+// y + up (down x) in F32, in place of y; down [in, rank], up [rank, out]. Sources y, x, down, up
+extern const OwnOperation kAddPair;
+ggml_tensor* add_pair(Graph& g, ggml_tensor* y, ggml_tensor* x, ggml_tensor* down, ggml_tensor* up,
+                      ggml_custom_op_t function);
+
 // (1 + scale) * LayerNorm(x) + shift, eps 1e-6; sources x, then scale and shift of each span
 extern const OwnOperation kModulate;
 // x / rms(x) * scale; sources x, scale

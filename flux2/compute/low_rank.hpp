@@ -1,0 +1,62 @@
+// Pairs of low rank that run beside the matrices of a network: y = W x + up (down x). A pair is two
+// tensors, or one and the last columns of its matrix: W [in + rank, out] is multiplied with x and
+// down x, one after the other in each row, at nearly the cost of W x.
+#pragma once
+
+#include "compute/backend.hpp"
+
+#include <ggml-cpp.h>
+#include <ggml.h>
+
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+namespace flux2 {
+
+struct LowRankPair;
+
+// Shapes are ggml order, fastest first.
+struct LowRankTensors {
+    ggml_tensor* down = nullptr;  // [in, rank]
+    ggml_tensor* up = nullptr;    // [rank, out]; null: the last columns of the matrix
+    // Both are packed as compute/cpu/low_rank takes them: [16, in, rank / 16], [16, rank, out /
+    // 16].
+    bool in_panels = false;
+};
+
+// By the matrix that they belong to.
+using LowRankTable = std::unordered_map<const ggml_tensor*, LowRankTensors>;
+
+class LowRankWeights {
+  public:
+    // Borrows the backend.
+    explicit LowRankWeights(const Backend& backend) : backend_(backend) {}
+
+    struct Item {
+        ggml_tensor* matrix;
+        int64_t n_in;       // without columns of a pair
+        int64_t n_columns;  // of the matrix that are for its pair; 0: two tensors
+        int64_t rank;
+        std::function<LowRankPair()> read;
+    };
+    // Replaces all pairs by these; matrices must have memory. Throws out_of_memory or cancelled.
+    void place(const std::vector<Item>& items);
+
+    const LowRankTable& table() const { return table_; }
+    uint64_t bytes() const { return buffer_.bytes; }
+
+    // Ranks are filled up with zeros to a number that kernels for matrices like.
+    static int64_t padded(int64_t rank);
+
+  private:
+    void fill(const Item& item) const;
+
+    const Backend& backend_;
+    ggml_context_ptr context_;
+    TensorBuffer buffer_;
+    LowRankTable table_;
+};
+
+}  // namespace flux2
