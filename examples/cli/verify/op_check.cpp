@@ -23,7 +23,9 @@ using Shape = std::array<int64_t, 4>;
 // A graph with random inputs, which are the same for every form of the graph.
 class Trial {
   public:
-    Trial(const Backend& backend, const Form& form) : graph_(backend, kMaxNodes, form) {}
+    Trial(const Backend& backend, const Form& form) : graph_(backend, kMaxNodes, form) {
+        graph_.set_low_rank(&pairs_);
+    }
 
     Graph& graph() { return graph_; }
 
@@ -56,6 +58,17 @@ class Trial {
             values[static_cast<size_t>(i)] = seen ? 0.0f : -std::numeric_limits<float>::infinity();
         }
         return tensor;
+    }
+
+    // A matrix in BF16 with a pair of low rank, whose second half is the last columns of the
+    // matrix.
+    ggml_tensor* matrix_with_pair(int64_t n_in, int64_t n_out, int64_t rank) {
+        ggml_tensor* w = input({n_in + rank, n_out, 1, 1}, 0.05f, GGML_TYPE_BF16);
+        ggml_tensor* down = input({n_in, rank, 1, 1}, 0.05f, GGML_TYPE_BF16);
+        ggml_tensor* up =
+            ggml_view_2d(graph_, w, rank, n_out, w->nb[1], ggml_row_size(w->type, n_in));
+        pairs_[w] = {down, graph_.form().spare_columns > 0 ? nullptr : up};
+        return w;
     }
 
     FeatureMap feature_map(const Shape& planes, float size = 1) {
@@ -100,6 +113,7 @@ class Trial {
         ggml_backend_tensor_set(tensor, bytes.data(), 0, bytes.size());
     }
 
+    LowRankTable pairs_;
     Graph graph_;
     std::vector<std::pair<ggml_tensor*, std::vector<float>>> inputs_;
     std::vector<std::pair<ggml_tensor*, std::vector<int32_t>>> positions_;
@@ -178,6 +192,12 @@ void add_token_cases(std::vector<Case>& cases) {
         cases.push_back({"linear", s.name, [=](Trial& t) {
                              ggml_tensor* w = t.input({s.width, 48, 1, 1}, 0.05f, GGML_TYPE_BF16);
                              return linear(t.graph(), w, t.input({s.width, s.n, 1, 1}, s.size));
+                         }});
+        cases.push_back({"linear with a pair", s.name, [=](Trial& t) {
+                             ggml_tensor* w = t.matrix_with_pair(s.width, 48, s.n == 1 ? 16 : 64);
+                             ggml_tensor* x = t.input({s.width, s.n, 1, 1}, s.size);
+                             const ModSpans spans = random_spans(t, s.width, s.n, s.n_first);
+                             return linear(t.graph(), w, modulate(t.graph(), x, spans));
                          }});
     }
     cases.push_back({"linear", "part of each row", [](Trial& t) {
@@ -370,6 +390,12 @@ HostTensor result_of(const Case& c, const Backend& backend, const Form& form) {
     return trial.compute(c.build(trial));
 }
 
+// Forms of graphs that kernels compute: activations in both types, and with room after each row.
+const std::array<Form, 3> kKernelForms = {
+    {{.operations = Operations::cuda, .activations = GGML_TYPE_BF16},
+     {.operations = Operations::cuda, .activations = GGML_TYPE_BF16, .spare_columns = 64},
+     {.operations = Operations::cuda, .activations = GGML_TYPE_F32}}};
+
 // The forms for the CPU at hand: exact, and with attention in 16 bits as used with smaller types.
 void check_cpu_forms(const Case& c, const Backend& cpu, const HostTensor& other, Report& report) {
     constexpr double kExact = 2e-3;  // ggml's attention and convolutions round to F16
@@ -395,8 +421,7 @@ void check_operations(const std::string& device, int n_threads, Report& report) 
     const Backend cpu("CPU", n_threads);
     for (const Case& c : all_cases()) {
         const HostTensor other = result_of(c, cpu, {c.other, GGML_TYPE_F32});
-        for (const ggml_type activations : {GGML_TYPE_BF16, GGML_TYPE_F32}) {
-            const Form form = {Operations::cuda, activations};
+        for (const Form& form : kKernelForms) {
             const HostTensor plain = result_of(c, cpu, form);
             report.compare_values(c.operation, c.shape, plain, other, kAgainstOther);
             if (backend.is_cpu()) {

@@ -132,7 +132,9 @@ Request recorded_request(const Recording& recording, const nlohmann::json& setti
 // Resolves the request as flux2 would; errors are reported as errors of the recording.
 Job resolve_recorded(const Recording& recording, const Request& request, const Model& model) {
     try {
-        return resolve(request, model);
+        Job job = resolve(request, model);
+        job.adapters = AdapterStore().resolve(request, model);
+        return job;
     } catch (const Error& error) {
         if (error.kind() != ErrorKind::bad_argument) {
             throw;
@@ -317,6 +319,7 @@ void replay_one(const fs::path& file, ModelOptions options, std::vector<Adapter>
         report.note(
             concat(run.name, ": with ", adapter.file.string(), " at strength ", adapter.strength));
     }
+    loaded_model.set_adapters(run.job.adapters);
     Conditioning conditioning = replay_conditioning(run, loaded_model);
     const HostTensor tokens =
         replay_steps(run, loaded_model.transformer(), std::move(conditioning));
