@@ -6,8 +6,10 @@
 #include "base/parse_number.hpp"
 #include "checkpoints/inventory.hpp"
 #include "checkpoints/text_config.hpp"
+#include "common/options.hpp"
 #include "common/random_values.hpp"
 #include "formats/tensor_type.hpp"
+#include "measure/adapter_cost.hpp"
 #include "measure/bench_report.hpp"
 #include "measure/flops.hpp"
 #include "measure/profile.hpp"
@@ -42,7 +44,8 @@ struct BenchOptions {
     int n_repeats = 3;
     bool json = false;
     bool profile = false;
-    bool types = false;  // instead of networks
+    bool types = false;             // instead of networks
+    std::vector<Adapter> adapters;  // their cost is measured instead
     WeightOptions weights;
     std::string device;
     int n_threads = 0;  // 0: one per core
@@ -191,6 +194,8 @@ cxxopts::Options known_options() {
         ("kv", "as KV models do it: references are computed once and kept")  //
         ("type", "type of the matrices in memory (default: as in the file)",
          cxxopts::value<std::string>())  //
+        ("lora", "instead: what LoRAs cost a step of the transformer, FILE[:STRENGTH], repeatable",
+         cxxopts::value<std::vector<std::string>>())  //
         ("device", "CPU, CUDA0, ... or auto",
          cxxopts::value<std::string>()->default_value("auto"))  //
         ("t,threads", "CPU threads, 0 for all",
@@ -258,6 +263,14 @@ BenchOptions read_options(const cxxopts::ParseResult& args) {
     if (args.count("type") > 0) {
         o.weights.type = parse_matrix_type(text("type"));
     }
+    if (args.count("lora") > 0) {
+        for (const std::string& lora : args["lora"].as<std::vector<std::string>>()) {
+            o.adapters.push_back(parse_adapter(lora));
+        }
+        check(!o.files.transformer.empty() && !o.json, ErrorKind::bad_argument,
+              "--lora measures steps of a transformer and prints a table; give -m or "
+              "--diffusion-model, and leave out --json");
+    }
     check_ranges(o);
     return o;
 }
@@ -294,6 +307,14 @@ int bench(int argc, char** argv) {
     if (!options.json) {
         std::cout << "device " << backend.name() << ", " << options.width << "x" << options.height
                   << std::endl;
+    }
+    if (!options.adapters.empty()) {
+        const Checkpoint checkpoint =
+            Checkpoint::open(options.files.transformer, Part::transformer);
+        std::cout << measure_adapters(
+            backend, options.files.transformer, options.adapters, options.weights,
+            random_input(read_transformer_sizes(checkpoint), options), options.n_repeats);
+        return 0;
     }
     if (!options.files.text_encoder.empty()) {
         bench_text_encoder(bench);
