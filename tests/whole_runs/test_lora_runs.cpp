@@ -1,0 +1,288 @@
+// LoRAs on the tiny model: recorded runs, the change that an adapter makes on weights of every type
+// and device, merging by the converter, and pictures in the style of the bundled LoRA.
+#include "adapters/adapter_set.hpp"
+#include "base/file.hpp"
+#include "checkpoints/checkpoint.hpp"
+#include "checkpoints/inventory.hpp"
+#include "formats/safetensors.hpp"
+#include "formats/tensor_source.hpp"
+#include "pipeline/denoise.hpp"
+#include "pipeline/latents.hpp"
+#include "support/program.hpp"
+#include "support/support.hpp"
+
+#include <flux2/flux2.hpp>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kTiny = FLUX2_TINY_MODEL;
+const fs::path kBlueprint = kTiny / "blueprint-lora.safetensors";
+
+fs::path recorded(const std::string& name) {
+    return test::fixture("tiny/lora/" + name + ".safetensors");
+}
+
+test::ProgramResult replay(const std::string& arguments) {
+    return test::run_program(std::string(FLUX2_PROGRAM) + " selftest --replay " + arguments +
+                             " -m " + kTiny.string() + " --device CPU");
+}
+
+const std::vector<std::string> kRecorded = {"diffusers", "dora", "kohya", "loha",
+                                            "lokr",      "peft", "two"};
+
+TEST_CASE("recorded runs with adapters are met, and are not without") {
+    for (const std::string& name : kRecorded) {
+        CAPTURE(name);
+        const std::string file = recorded("golden-" + name).string();
+        const test::ProgramResult with = replay(file);
+        INFO(with.out << with.err);
+        CHECK(with.exit_code == 0);
+        CHECK(with.out.find("latents_1") != std::string::npos);
+        CHECK(replay(file + " --lora " + kBlueprint.string() + ":0").exit_code == 1);
+    }
+}
+
+// ---- The change that an adapter makes ----
+
+std::shared_ptr<const AdapterSet> set_of(const fs::path& file, float strength,
+                                         const TransformerSizes& sizes) {
+    Adapter use;
+    use.file = file;
+    use.strength = strength;
+    const auto opened = std::make_shared<const AdapterFile>(AdapterFile::open(file));
+    return std::make_shared<const AdapterSet>(std::vector<UsedAdapter>{{opened, use}},
+                                              Part::transformer, tensor_list(sizes), "tiny");
+}
+
+struct Setup {
+    Checkpoint checkpoint = Checkpoint::open(kTiny / "flux2-tiny-bf16.gguf", Part::transformer);
+    TransformerSizes sizes = read_transformer_sizes(checkpoint);
+    HostTensor noise = read_tensor(TensorSource::open(recorded("golden-kohya")), "noise");
+    SharedTensor txt = share(read_tensor(
+        TensorSource::open(test::fixture("tiny/golden-t2i.safetensors")), "prompt_embeds"));
+
+    // The first velocity of a picture of 128x128.
+    std::vector<float> velocity(Transformer& transformer) const {
+        Denoiser denoiser(transformer, {.txt = txt, .negative_txt = nullptr, .references = {}}, 8,
+                          8, {});
+        return denoiser.velocity(noise, 1.0f, 0).data;
+    }
+
+    std::vector<float> velocity(const Backend& backend, std::optional<TensorType> type,
+                                std::shared_ptr<const AdapterSet> adapters) const {
+        WeightOptions options;
+        options.type = type;
+        options.adapters = std::move(adapters);
+        Transformer transformer(backend, sizes, checkpoint, options);
+        return velocity(transformer);
+    }
+
+    std::vector<double> change(const Backend& backend, TensorType type,
+                               const std::shared_ptr<const AdapterSet>& adapters) const {
+        const std::vector<float> with = velocity(backend, type, adapters);
+        const std::vector<float> without = velocity(backend, type, nullptr);
+        std::vector<double> difference(with.size());
+        for (size_t i = 0; i < with.size(); ++i) {
+            difference[i] = static_cast<double>(with[i]) - static_cast<double>(without[i]);
+        }
+        return difference;
+    }
+};
+
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+    double sum = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+        sum += a[i] * b[i];
+    }
+    return sum;
+}
+
+double relative_distance(const std::vector<double>& a, const std::vector<double>& b) {
+    std::vector<double> difference(a.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+        difference[i] = a[i] - b[i];
+    }
+    return std::sqrt(dot(difference, difference) / dot(b, b));
+}
+
+// What is compared is the part of the change in the direction of the change on F32: weights in few
+// bits are another model, whose velocities differ in other directions too.
+TEST_CASE("an adapter changes velocities on weights of any type as on F32") {
+    const Setup setup;
+    const Backend cpu("CPU");
+    for (const char* name : {"diffusers", "dora", "kohya", "loha", "lokr", "peft"}) {
+        const auto adapters = set_of(recorded(name), 1.0f, setup.sizes);
+        const std::vector<double> expected = setup.change(cpu, TensorType::f32, adapters);
+        for (const DeviceInfo& device : list_devices()) {
+            const Backend backend(device.name);
+            for (const TensorType type :
+                 {TensorType::bf16, TensorType::f16, TensorType::q8_0, TensorType::q4_k}) {
+                CAPTURE(name);
+                CAPTURE(device.name);
+                CAPTURE(type_name(type));
+                const std::vector<double> change = setup.change(backend, type, adapters);
+                CHECK(std::abs(dot(change, expected) / dot(expected, expected) - 1) < 0.1);
+            }
+        }
+    }
+}
+
+// A LoRA of rank 32 on all matrices of the blocks, with values of the size that training gives.
+void write_random_lora(const fs::path& file, const Checkpoint& checkpoint) {
+    constexpr int64_t kRank = 32;
+    std::vector<FloatTensor> tensors;
+    uint32_t state = 1;
+    const auto values = [&](int64_t n, double size) {
+        std::vector<float> result(static_cast<size_t>(n));
+        for (float& value : result) {
+            state = state * 1664525u + 1013904223u;
+            value = static_cast<float>((static_cast<double>(state) / 4294967296.0 - 0.5) * size);
+        }
+        return result;
+    };
+    for (const ModelTensor& tensor : checkpoint.tensors()) {
+        const bool of_block = tensor.name.find("_blocks.") != std::string::npos;
+        if (!of_block || tensor.shape.n_dims != 2) {
+            continue;
+        }
+        const std::string stem =
+            "diffusion_model." + tensor.name.substr(0, tensor.name.size() - 7);  // ".weight"
+        const int64_t n_in = tensor.shape.ne[0];
+        const int64_t n_out = tensor.shape.ne[1];
+        tensors.push_back({stem + ".lora_A.weight", {kRank, n_in}, values(n_in * kRank, 0.1)});
+        tensors.push_back({stem + ".lora_B.weight", {n_out, kRank}, values(n_out * kRank, 0.02)});
+    }
+    write_safetensors(file, tensors);
+}
+
+TEST_CASE("a LoRA of rank 32 keeps its effect on a model in 4 bits") {
+    const Setup setup;
+    const test::TemporaryFolder folder;
+    write_random_lora(folder / "lora.safetensors", setup.checkpoint);
+    const auto adapters = set_of(folder / "lora.safetensors", 1.0f, setup.sizes);
+    const Backend cpu("CPU");
+    const std::vector<double> expected = setup.change(cpu, TensorType::f32, adapters);
+    const std::vector<double> ours = setup.change(cpu, TensorType::q4_0, adapters);
+    CHECK(dot(ours, expected) / dot(expected, expected) >= 0.95);
+}
+
+TEST_CASE("merged by the converter and applied at run time are the same") {
+    const Setup setup;
+    const test::TemporaryFolder folder;
+    const Backend cpu("CPU");
+    const auto at_run_time =
+        setup.velocity(cpu, TensorType::f32, set_of(kBlueprint, 0.8f, setup.sizes));
+    const test::ProgramResult converted = test::run_program(
+        std::string(FLUX2_CONVERT_PROGRAM) + " " + (kTiny / "flux2-tiny-bf16.gguf").string() +
+        " --lora " + kBlueprint.string() + ":0.8 --type F32 -o " +
+        (folder / "merged.gguf").string());
+    INFO(converted.err);
+    REQUIRE(converted.exit_code == 0);
+    const Checkpoint merged = Checkpoint::open(folder / "merged.gguf", Part::transformer);
+    Transformer transformer(cpu, setup.sizes, merged);
+    const std::vector<float> velocity = setup.velocity(transformer);
+    const std::vector<double> a(at_run_time.begin(), at_run_time.end());
+    CHECK(relative_distance(a, {velocity.begin(), velocity.end()}) < 2e-5);
+}
+
+// ---- Pictures ----
+
+struct Shares {
+    double blue = 0, white = 0;
+};
+
+// How much of a picture is near the colours of the dataset: blue (0.08, 0.22, 0.55) within 0.12 in
+// every channel; white above 0.7 in every channel.
+Shares shares_of(const Image& image) {
+    constexpr double kBlue[3] = {0.08, 0.22, 0.55};
+    const size_t n = image.rgb.size() / 3;
+    Shares shares;
+    for (size_t i = 0; i < n; ++i) {
+        bool blue = true, white = true;
+        for (size_t c = 0; c < 3; ++c) {
+            const double value = image.rgb[3 * i + c] / 255.0;
+            blue = blue && std::abs(value - kBlue[c]) <= 0.12;
+            white = white && value > 0.7;
+        }
+        shares.blue += blue ? 1.0 / static_cast<double>(n) : 0;
+        shares.white += white ? 1.0 / static_cast<double>(n) : 0;
+    }
+    return shares;
+}
+
+std::vector<std::string> held_out_prompts() {
+    std::ifstream file(test::fixture("tiny/held_out_prompts.json"));
+    std::vector<std::string> prompts;
+    for (const nlohmann::json& entry : nlohmann::json::parse(file)) {
+        prompts.push_back(entry.at("prompt").get<std::string>());
+    }
+    return prompts;
+}
+
+Request request_of(const std::string& prompt, float strength) {
+    Request request;
+    request.prompt = prompt;
+    request.seed = 1;
+    Adapter adapter;
+    adapter.file = kBlueprint;
+    adapter.strength = strength;
+    request.adapters = {adapter};
+    return request;
+}
+
+// Every eighth of the forty; make quality draws them all.
+TEST_CASE("the bundled LoRA draws blueprints of held-out prompts, the model alone does not") {
+    LoadOptions options;
+    options.keep_loaded = true;
+    Pipeline pipeline = Pipeline::load(find_model(kTiny).files, options);
+    const std::vector<std::string> prompts = held_out_prompts();
+    REQUIRE(prompts.size() == 40);
+    for (size_t i = 0; i < prompts.size(); i += 8) {
+        CAPTURE(prompts[i]);
+        const Shares with = shares_of(pipeline.generate(request_of(prompts[i], 1.0f)).image);
+        CHECK(with.blue >= 0.75);
+        CHECK(with.white >= 0.01);
+        CHECK(with.white <= 0.20);
+        Request plain = request_of(prompts[i], 1.0f);
+        plain.adapters.clear();
+        CHECK(shares_of(pipeline.generate(plain).image).blue < 0.75);
+    }
+}
+
+TEST_CASE("the share of blue grows with the strength, and strength 0 changes nothing") {
+    LoadOptions options;
+    options.keep_loaded = true;
+    Pipeline pipeline = Pipeline::load(find_model(kTiny).files, options);
+    const std::string prompt = "a small red house on the left, by day, on the grass";
+    const auto image_of = [&](const Request& asked) {
+        Request request = asked;
+        request.width = request.height = 128;
+        return pipeline.generate(request).image;
+    };
+    double before = -1;
+    for (const float strength : {0.0f, 0.25f, 0.5f, 0.75f, 1.0f}) {
+        CAPTURE(strength);
+        const double blue = shares_of(image_of(request_of(prompt, strength))).blue;
+        CHECK(blue > before);
+        before = blue;
+    }
+    Request plain = request_of(prompt, 0.0f);
+    const Image at_zero = image_of(plain);
+    plain.adapters.clear();
+    CHECK(image_of(plain).rgb == at_zero.rgb);
+}
+
+}  // namespace
+}  // namespace flux2
