@@ -23,7 +23,7 @@ constexpr size_t kMaxIndexBytes = 100'000'000;
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   public:
     HeaderReader(const std::string& file, std::span<const std::byte> data)
-        : file_(file), data_(data) {
+        : file_(file), data_(data), where_(file) {
         directory_.metadata = Metadata(file);
     }
 
@@ -53,19 +53,20 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
             check(names_.insert(name).second, ErrorKind::bad_file, file_, ": ", name,
                   " appears twice in the header; the file is broken");
             in_metadata_ = name == "__metadata__";
-            if (!in_metadata_) {
-                check_name(concat(file_, ": tensor ", name), name);
-            }
             top_key_ = name;
+            where_ = file_ + ": tensor " + name;
+            if (!in_metadata_) {
+                check_name(where_, name);
+            }
         } else if (in_metadata_) {
             check(!directory_.metadata.contains(name), ErrorKind::bad_file, file_,
                   ": metadata key ", name, " appears twice in the header; the file is broken");
             field_ = name;
         } else {
             check(name == "dtype" || name == "shape" || name == "data_offsets", ErrorKind::bad_file,
-                  where(), " has an unknown field ", name,
+                  where_, " has an unknown field ", name,
                   "; dtype, shape and data_offsets are expected");
-            check(entry_fields_.insert(name).second, ErrorKind::bad_file, where(),
+            check(entry_fields_.insert(name).second, ErrorKind::bad_file, where_,
                   " has two fields ", name, "; the file is broken");
             field_ = name;
         }
@@ -91,7 +92,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
         }
         check_place(depth_ == 2 && field_ == "dtype" && !in_array_, "a string");
         entry_.type = type_from_safetensors(text);
-        check(entry_.type.has_value(), ErrorKind::bad_file, where(), " has the unknown type ", text,
+        check(entry_.type.has_value(), ErrorKind::bad_file, where_, " has the unknown type ", text,
               "; this version reads F64 to F8 floats, integers and BOOL");
         return true;
     }
@@ -99,13 +100,13 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     bool number_unsigned(uint64_t number) override {
         check_place(in_array_, "a number");
         if (field_ == "shape") {
-            check_dims(where(), entry_.sizes.size() + 1);
+            check_dims(where_, entry_.sizes.size() + 1);
             check(number <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()),
-                  ErrorKind::bad_file, where(), " has a dimension of ", number,
+                  ErrorKind::bad_file, where_, " has a dimension of ", number,
                   "; the file is broken");
             entry_.sizes.push_back(static_cast<int64_t>(number));
         } else {
-            check(entry_.offsets.size() < 2, ErrorKind::bad_file, where(),
+            check(entry_.offsets.size() < 2, ErrorKind::bad_file, where_,
                   " has more than two data offsets; the file is broken");
             entry_.offsets.push_back(number);
         }
@@ -113,11 +114,11 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     }
 
     bool number_integer(int64_t number) override {
-        fail(ErrorKind::bad_file, where(), " has the number ", number,
+        fail(ErrorKind::bad_file, where_, " has the number ", number,
              " where only zero and above make sense; the file is broken");
     }
     bool number_float(double, const std::string& text) override {
-        fail(ErrorKind::bad_file, where(), " has the number ", text,
+        fail(ErrorKind::bad_file, where_, " has the number ", text,
              " where an integer is expected; the file is broken");
     }
     bool null() override { return check_place(false, "null"); }
@@ -137,8 +138,6 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
         std::vector<uint64_t> offsets;
     };
 
-    std::string where() const { return concat(file_, ": tensor ", top_key_); }
-
     bool check_place(bool expected, const char* what) const {
         check(expected, ErrorKind::bad_file, file_, ": the header has ", what, " under ",
               top_key_.empty() ? "its top" : top_key_,
@@ -147,21 +146,23 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     }
 
     void finish_entry() {
-        check(entry_fields_.size() == 3 && entry_.offsets.size() == 2, ErrorKind::bad_file, where(),
+        check(entry_fields_.size() == 3 && entry_.offsets.size() == 2, ErrorKind::bad_file, where_,
               " lacks dtype, shape or data_offsets; the file is broken");
         TensorInfo tensor{.name = top_key_, .type = *entry_.type, .shape = {}, .bytes = {}};
         for (size_t i = entry_.sizes.size(); i-- > 0;) {
-            append_dim_slowest(where(), tensor.shape, entry_.sizes[i]);
+            append_dim_slowest(where_, tensor.shape, entry_.sizes[i]);
         }
         const uint64_t begin = entry_.offsets[0];
         const uint64_t end = entry_.offsets[1];
-        check(begin <= end && end <= data_.size(), ErrorKind::bad_file, where(), " lies at bytes ",
+        check(begin <= end && end <= data_.size(), ErrorKind::bad_file, where_, " lies at bytes ",
               begin, " to ", end, ", but the file holds ", data_.size(),
               " bytes of data; it is truncated: download it again");
-        const uint64_t expected = checked_data_bytes(where(), tensor.type, tensor.shape);
-        check(end - begin == expected, ErrorKind::bad_file, where(), " takes ", end - begin,
-              " bytes, but its type ", type_name(tensor.type), " and shape ",
-              to_string(tensor.shape), " need ", expected, "; the file is broken");
+        const uint64_t expected = checked_data_bytes(where_, tensor.type, tensor.shape);
+        if (end - begin != expected) {
+            fail(ErrorKind::bad_file, where_, " takes ", end - begin, " bytes, but its type ",
+                 type_name(tensor.type), " and shape ", to_string(tensor.shape), " need ", expected,
+                 "; the file is broken");
+        }
         tensor.bytes = data_.subspan(begin, expected);
         directory_.tensors.push_back(std::move(tensor));
     }
@@ -172,6 +173,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     std::unordered_set<std::string> names_;
     std::unordered_set<std::string> entry_fields_;
     std::string top_key_;
+    std::string where_;  // for errors; put together once per tensor
     std::string field_;
     Entry entry_;
     int depth_ = 0;
