@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draws with the bundled tiny model: a picture from words, an edit of it, and one by the base model with guidance.
+# Draws with the bundled tiny model: a picture from words, an edit of it, one by the base model with guidance, one with a LoRA.
 # Called by `make demo`.
 set -eu
 cd "$(dirname "$0")/.."
@@ -13,3 +13,4 @@ draw() { # draw FILE PROMPT [OPTIONS]
 draw house.png "a small red house on the left and a tree in the middle, by day, on the grass"
 draw night.png "make it night" -r demo/house.png
 draw boat.png "a big yellow boat in the middle, at sunset, on the sea" --variant base --steps 8
+draw blueprint.png "a big yellow boat in the middle, at sunset, on the sea" --lora models/tiny/blueprint-lora.safetensors
