@@ -10,6 +10,8 @@
 #include "compute/graph.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -215,6 +217,7 @@ void Weights::load(bool pairs_as_columns) {
     }
     place_blocks(streamed);
     place_pairs();
+    memory_.loading = rewriting_bytes();
 }
 
 // The matrices that pairs of low rank run beside.
@@ -523,8 +526,23 @@ void Weights::encode(const Bound& bound, const Write& write) const {
     }
 }
 
-// Adapters change a tensor as a whole, in F32.
+uint64_t Weights::rewriting_bytes() const {
+    constexpr uint64_t kCopies = 3;  // the tensor, and what adapters compute with
+    std::vector<uint64_t> sizes(kRewrittenAtOnce);
+    for (const Bound& bound : bound_) {
+        if (bound.rewritten) {
+            sizes.push_back(static_cast<uint64_t>(bound.source->shape.elements()) * sizeof(float));
+        }
+    }
+    std::partial_sort(sizes.begin(), sizes.begin() + kRewrittenAtOnce, sizes.end(),
+                      std::greater<>());
+    return kCopies * std::accumulate(sizes.begin(), sizes.begin() + kRewrittenAtOnce, uint64_t{0});
+}
+
 void Weights::encode_rewritten(const Bound& bound, const Write& write) const {
+    rewriting_.acquire();
+    const std::unique_ptr<const Weights, void (*)(const Weights*)> released(
+        this, [](const Weights* weights) { weights->rewriting_.release(); });
     std::vector<float> values(static_cast<size_t>(bound.source->shape.elements()));
     bound.source->read_f32(0, values);
     options_.adapters->apply(bound.source->name, values);

@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <semaphore>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -47,8 +48,9 @@ struct WeightOptions {
 };
 
 struct WeightMemory {
-    MemoryUse own;        // allocated
-    uint64_t mapped = 0;  // used in the mapped file; the system may drop these pages
+    MemoryUse own;         // allocated
+    uint64_t mapped = 0;   // used in the mapped file; the system may drop these pages
+    uint64_t loading = 0;  // temporarily, in RAM, while adapters change tensors
 };
 
 // Tensors are borrowed from here; they have data once load() returned. The checkpoint must live as
@@ -133,6 +135,7 @@ class Weights {
     void fill(const Bound& bound, bool in_one_go) const;
     void encode(const Bound& bound, const Write& write) const;
     void encode_rewritten(const Bound& bound, const Write& write) const;
+    uint64_t rewriting_bytes() const;
     void check_finite(const Bound& bound, std::span<const float> values, int64_t first) const;
 
     const Backend& backend_;
@@ -151,6 +154,9 @@ class Weights {
     WeightMemory memory_;
     std::string layout_;
     std::optional<BlockStream> stream_;
+    // Adapters change a tensor as a whole, in F32: so many at a time.
+    static constexpr std::ptrdiff_t kRewrittenAtOnce = 2;
+    mutable std::counting_semaphore<kRewrittenAtOnce> rewriting_{kRewrittenAtOnce};
 };
 
 }  // namespace flux2

@@ -120,7 +120,8 @@ MemoryPlanner::Work MemoryPlanner::measure_text_encoder(const Job& job, Placemen
                         weight_options(options_, placement, job.adapters.text_encoder));
     encoder.reserve(job.text_length);
     return {Part::text_encoder, encoder.weight_memory(), encoder.compute_memory(),
-            static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes};
+            static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes +
+                encoder.weight_memory().loading};
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement placement) {
@@ -141,7 +142,8 @@ MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement
     const auto token_bytes = static_cast<uint64_t>(model_.sizes.channels) * sizeof(float);
     // Latents, velocities and temporary copies.
     return {Part::transformer, transformer.weight_memory(), graph,
-            token_bytes * static_cast<uint64_t>(5 * shape.n_img + 3 * shape.n_ref)};
+            token_bytes * static_cast<uint64_t>(5 * shape.n_img + 3 * shape.n_ref) +
+                transformer.weight_memory().loading};
 }
 
 std::unique_ptr<Autoencoder> MemoryPlanner::autoencoder(Part part, Placement placement) {

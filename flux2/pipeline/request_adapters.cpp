@@ -4,7 +4,6 @@
 #include "base/log.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace flux2 {

@@ -203,6 +203,7 @@ TEST_CASE("a matrix that an adapter changes as a whole is held unquantised") {
     ggml_tensor* w = weights.matrix("img_in.weight");
     weights.load();
     CHECK((w->type == GGML_TYPE_BF16 || w->type == GGML_TYPE_F16));
+    CHECK(weights.memory().loading >= kOut * kIn * sizeof(float));
     std::vector<float> changed = files.w;
     const std::vector<float> difference = scattered(kOut * kIn, 9);
     for (size_t i = 0; i < changed.size(); ++i) {
