@@ -5,8 +5,8 @@
 #include "base/random.hpp"
 
 #include <Eigen/Core>
+#include <Eigen/Eigenvalues>
 #include <Eigen/QR>
-#include <Eigen/SVD>
 
 #include <algorithm>
 #include <numeric>
@@ -68,6 +68,20 @@ Qr decompose(const Matrix& x) {
             qr.matrixQR().topRows(k).triangularView<Eigen::Upper>().toDenseMatrix()};
 }
 
+struct LargestValues {
+    Eigen::ArrayXf values;  // singular values, the largest first
+    Matrix u;               // their left vectors
+};
+
+// Of a small square matrix m, from the eigenvalues of m m^T. In double their squares lose nothing
+// that F32 holds, and a singular value decomposition takes a minute to compile.
+LargestValues largest_values(const Matrix& m, Index n) {
+    const Eigen::MatrixXd wide = m.cast<double>();
+    const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(wide * wide.transpose());
+    return {solver.eigenvalues().reverse().head(n).array().max(0).sqrt().cast<float>(),
+            solver.eigenvectors().rowwise().reverse().leftCols(n).cast<float>()};
+}
+
 Matrix random_directions(Index rows, Index columns) {
     const auto n = static_cast<size_t>(rows * columns);
     const std::vector<float> values = draw_normal(Generator::cpu_f32, kSeed, (n + 15) / 16 * 16);
@@ -94,13 +108,12 @@ LowRankPair nearest_of_rank(const MatrixView& matrix, int64_t rank, int n_thread
         q = decompose(times(d, other_side, n_threads)).q;
     }
     const Qr within = decompose(transpose_times(d, q, n_threads));
-    const Eigen::BDCSVD<Eigen::MatrixXf> svd(within.r.transpose(),
-                                             Eigen::ComputeThinU | Eigen::ComputeThinV);
-    const Eigen::ArrayXf roots = svd.singularValues().head(rank).array().sqrt();
-    Matrix up = q * svd.matrixU().leftCols(rank);
-    Matrix down = (within.q * svd.matrixV().leftCols(rank)).transpose();
+    const LargestValues largest = largest_values(within.r.transpose(), rank);
+    const Eigen::ArrayXf roots = largest.values.sqrt();
+    Matrix up = q * largest.u;
+    Matrix down = largest.u.transpose() * within.r.transpose() * within.q.transpose();
     up.array().rowwise() *= roots.transpose();
-    down.array().colwise() *= roots;
+    down.array().colwise() *= (roots > 0).select(1 / roots, 0.0f);
     return {rank, as_vector(down), as_vector(up)};
 }
 
