@@ -242,22 +242,29 @@ Request request_of(const std::string& prompt, float strength) {
     return request;
 }
 
-// Every eighth of the forty; make quality draws them all.
+// The trainer's own pictures of unseen prompts have 82 to 83 % of blue in the mean. Single ones
+// have less where the scene has large white things.
 TEST_CASE("the bundled LoRA draws blueprints of held-out prompts, the model alone does not") {
     LoadOptions options;
     options.keep_loaded = true;
     Pipeline pipeline = Pipeline::load(find_model(kTiny).files, options);
     const std::vector<std::string> prompts = held_out_prompts();
     REQUIRE(prompts.size() == 40);
-    for (size_t i = 0; i < prompts.size(); i += 8) {
-        CAPTURE(prompts[i]);
-        const Shares with = shares_of(pipeline.generate(request_of(prompts[i], 1.0f)).image);
-        CHECK(with.blue >= 0.75);
+    double total = 0;
+    for (const std::string& prompt : prompts) {
+        CAPTURE(prompt);
+        const Shares with = shares_of(pipeline.generate(request_of(prompt, 1.0f)).image);
+        total += with.blue;
+        CHECK(with.blue >= 0.6);
         CHECK(with.white >= 0.01);
         CHECK(with.white <= 0.20);
+    }
+    CHECK(total / static_cast<double>(prompts.size()) >= 0.8);
+    for (size_t i = 0; i < prompts.size(); i += 8) {
+        CAPTURE(prompts[i]);
         Request plain = request_of(prompts[i], 1.0f);
         plain.adapters.clear();
-        CHECK(shares_of(pipeline.generate(plain).image).blue < 0.75);
+        CHECK(shares_of(pipeline.generate(plain).image).blue < 0.5);
     }
 }
 
