@@ -1,45 +1,20 @@
 #include "merge.hpp"
 
 #include "base/check.hpp"
-#include "base/file.hpp"
-#include "base/parse_number.hpp"
+#include "base/file_and_strength.hpp"
 
 #include <memory>
 #include <optional>
 #include <span>
 
 namespace flux2::convert {
-namespace {
-
-std::optional<float> number_in(const std::string& text) {
-    try {
-        return parse_float("", text);
-    } catch (const Error&) {
-        return std::nullopt;
-    }
-}
-
-}  // namespace
-
-Adapter parse_adapter(const std::string& text) {
-    Adapter adapter;
-    adapter.file = text;
-    const size_t colon = text.rfind(':');
-    if (colon != std::string::npos && !file_exists(text)) {
-        if (const std::optional<float> strength = number_in(text.substr(colon + 1))) {
-            adapter.file = text.substr(0, colon);
-            adapter.strength = *strength;
-        }
-    }
-    check(!adapter.file.empty(), ErrorKind::bad_argument, "--lora '", text,
-          "' names no file; use FILE or FILE:STRENGTH");
-    return adapter;
-}
-
 std::vector<UsedAdapter> open_adapters(const std::vector<std::string>& texts) {
     std::vector<UsedAdapter> adapters;
     for (const std::string& text : texts) {
-        const Adapter use = parse_adapter(text);
+        const FileAndStrength parsed = parse_file_and_strength("--lora", text);
+        Adapter use;
+        use.file = parsed.file;
+        use.strength = parsed.strength;
         adapters.push_back({std::make_shared<const AdapterFile>(AdapterFile::open(use.file)), use});
     }
     return adapters;

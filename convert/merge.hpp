@@ -9,11 +9,8 @@
 
 namespace flux2::convert {
 
-// "FILE" or "FILE:0.8". The last colon splits when a number follows it, unless there is a file of
-// the whole name. Throws bad_argument for an empty name.
-Adapter parse_adapter(const std::string& text);
-
-// Opens each; adapters of strength 0 too. Throws as AdapterFile::open.
+// Opens files named as base/file_and_strength says; adapters of strength 0 too. Throws as
+// AdapterFile::open.
 std::vector<UsedAdapter> open_adapters(const std::vector<std::string>& texts);
 
 // "blueprint.safetensors:0.8", as the file's metadata notes it.

@@ -3,6 +3,7 @@
 #include "base/byte_size.hpp"
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/file_and_strength.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -323,40 +324,11 @@ std::string in_options(const std::string& text) {
     return worded(text, option_of);
 }
 
-namespace {
-
-// Nothing when the text is no finite number.
-std::optional<float> number_in(const std::string& text) {
-    try {
-        return parse_float("", text);
-    } catch (const Error&) {
-        return std::nullopt;
-    }
-}
-
-}  // namespace
-
 Adapter parse_adapter(const std::string& text) {
-    check(!text.empty(), ErrorKind::bad_argument,
-          "--lora is given an empty name; name a file or leave it out");
+    const FileAndStrength parsed = parse_file_and_strength("--lora", text);
     Adapter adapter;
-    adapter.file = text;
-    const size_t colon = text.rfind(':');
-    const bool is_drive = colon == 1 && std::isalpha(static_cast<unsigned char>(text[0])) != 0;
-    if (colon == std::string::npos || is_drive || file_exists(text)) {
-        return adapter;
-    }
-    const std::string name = text.substr(0, colon);
-    const std::string strength = text.substr(colon + 1);
-    if (const std::optional<float> number = number_in(strength)) {
-        check(!name.empty(), ErrorKind::bad_argument, "--lora ", text,
-              " names no file; use FILE:STRENGTH");
-        adapter.file = name;
-        adapter.strength = *number;
-        return adapter;
-    }
-    check(!file_exists(name), ErrorKind::bad_argument, "--lora ", text, ": '", strength,
-          "' is no strength; use a number such as 0.8");
+    adapter.file = parsed.file;
+    adapter.strength = parsed.strength;
     return adapter;
 }
 

@@ -71,8 +71,7 @@ const char* option_of(Setting setting);
 // A text of the library with settings replaced by option names.
 std::string in_options(const std::string& text);
 
-// "FILE" or "FILE:0.8". The last colon splits when a number follows it, unless there is a file of
-// the whole name; the colon of a drive letter does not. Throws bad_argument.
+// "FILE" or "FILE:0.8" (base/file_and_strength). Throws bad_argument.
 Adapter parse_adapter(const std::string& text);
 // Replaces what is given in the filters.
 void apply_filters(const AdapterFilters& filters, Adapter& adapter);

@@ -71,46 +71,6 @@ TEST_CASE("numbers and seeds are read whole or refused") {
     }
 }
 
-TEST_CASE("a number behind a LoRA's last colon is its strength") {
-    const auto check_parsed = [](const char* text, const char* file, float strength) {
-        CAPTURE(text);
-        const Adapter adapter = parse_adapter(text);
-        CHECK(adapter.file == file);
-        CHECK(adapter.strength == strength);
-    };
-    check_parsed("x.safetensors", "x.safetensors", 1.0f);
-    check_parsed("x.safetensors:0.8", "x.safetensors", 0.8f);
-    check_parsed("x.gguf:-0.5", "x.gguf", -0.5f);
-    check_parsed("x.safetensors:0", "x.safetensors", 0.0f);
-    check_parsed("a/b:c.safetensors:1.5", "a/b:c.safetensors", 1.5f);
-    check_parsed("a/b:c.safetensors", "a/b:c.safetensors", 1.0f);
-    // A drive letter.
-    check_parsed("C:\\loras\\x.safetensors", "C:\\loras\\x.safetensors", 1.0f);
-    check_parsed("C:\\loras\\x.safetensors:0.5", "C:\\loras\\x.safetensors", 0.5f);
-    check_parsed("d:7", "d:7", 1.0f);
-    // Not there; the message about the missing file has all of it.
-    check_parsed("x.safetensors:strong", "x.safetensors:strong", 1.0f);
-}
-
-TEST_CASE("a LoRA file that exists is taken whole, and an odd strength is named") {
-    const test::TemporaryFolder folder;
-    test::write_file(folder / "a:0.5", std::string_view("x"));
-    CHECK(parse_adapter((folder / "a:0.5").string()).file == folder / "a:0.5");
-    CHECK(parse_adapter((folder / "a:0.5").string()).strength == 1.0f);
-    CHECK(parse_adapter((folder / "a:0.5:0.25").string()).file == folder / "a:0.5");
-    CHECK(parse_adapter((folder / "a:0.5:0.25").string()).strength == 0.25f);
-    for (const char* strength : {"strong", "", "nan", "1e99", "0,8"}) {
-        CAPTURE(strength);
-        const auto error =
-            test::error_of([&] { parse_adapter((folder / "a:0.5:").string() + strength); });
-        CHECK(error.kind == ErrorKind::bad_argument);
-        CHECK(error.mentions(std::string("'") + strength + "' is no strength"));
-    }
-    for (const char* nameless : {"", ":0.5"}) {
-        CHECK(kind_of([&] { parse_adapter(nameless); }) == ErrorKind::bad_argument);
-    }
-}
-
 GenerateOptions options_of(std::vector<std::string> arguments, GenerateOptions o = {}) {
     cxxopts::Options options("flux2");
     add_model_options(options);

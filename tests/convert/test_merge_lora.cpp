@@ -247,22 +247,6 @@ TEST_CASE("a LoRA for a text encoder is merged into it alone") {
     CHECK(error.mentions("te.safetensors: changes a text encoder"));
 }
 
-TEST_CASE("the last colon before a number splits a LoRA's name from its strength") {
-    const auto parsed = [](const std::string& text) {
-        const Adapter adapter = parse_adapter(text);
-        return std::pair(adapter.file.string(), adapter.strength);
-    };
-    using Parsed = std::pair<std::string, float>;
-    CHECK(parsed("a.safetensors") == Parsed("a.safetensors", 1.0f));
-    CHECK(parsed("a.safetensors:0.8") == Parsed("a.safetensors", 0.8f));
-    CHECK(parsed("a.safetensors:-2") == Parsed("a.safetensors", -2.0f));
-    CHECK(parsed("a:b:0.5") == Parsed("a:b", 0.5f));
-    CHECK(parsed("C:\\loras\\a.safetensors") == Parsed("C:\\loras\\a.safetensors", 1.0f));
-    CHECK(parsed("a.safetensors:x") == Parsed("a.safetensors:x", 1.0f));
-    CHECK(error_of([&] { parsed(":0.5"); }).kind == ErrorKind::bad_argument);
-    CHECK(error_of([&] { parsed(""); }).kind == ErrorKind::bad_argument);
-}
-
 TEST_CASE("flux2-convert merges LoRAs and says so") {
     const Files files;
     const auto convert = [&](const std::string& arguments) {
