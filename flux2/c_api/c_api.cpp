@@ -127,6 +127,30 @@ void flux2_image_free(flux2_image* image) {
     }
 }
 
+flux2_status flux2_mask_load(const char* path, flux2_mask* mask) {
+    return guarded([&] {
+        check_given(mask, "mask");
+        *mask = {};
+        check_given(path, "path");
+        *mask = to_c(flux2::load_mask(path_of(path)));
+    });
+}
+
+flux2_status flux2_mask_decode(const void* bytes, size_t n_bytes, flux2_mask* mask) {
+    return guarded([&] {
+        check_given(mask, "mask");
+        *mask = {};
+        *mask = to_c(flux2::decode_mask(to_bytes(bytes, n_bytes)));
+    });
+}
+
+void flux2_mask_free(flux2_mask* mask) {
+    if (mask != nullptr) {
+        delete[] mask->values;
+        *mask = {};
+    }
+}
+
 flux2_status flux2_image_texts_load(const char* path, flux2_image_text_list* list) {
     return guarded([&] {
         check_given(list, "list");
@@ -355,6 +379,16 @@ void flux2_result_init(flux2_result* result, size_t size) {
     init(result, size, flux2_result{});
 }
 
+const char* flux2_reference_role(size_t index) {
+    const std::vector<flux2::ReferenceRole>& roles = flux2::reference_roles();
+    return index < roles.size() ? roles[index].word.c_str() : nullptr;
+}
+
+const char* flux2_reference_sentence(size_t index) {
+    const std::vector<flux2::ReferenceRole>& roles = flux2::reference_roles();
+    return index < roles.size() ? roles[index].sentence.c_str() : nullptr;
+}
+
 flux2_status flux2_generate(flux2_pipeline* pipeline, const flux2_request* request,
                             flux2_result* result) {
     return guarded([&] {
@@ -374,6 +408,9 @@ void flux2_result_free(flux2_result* result) {
     if (is_known(result, kSmallestResult)) {
         flux2_image_free(&result->image);
         delete[] result->sigmas;
+        if (result->size > offsetof(flux2_result, prompt)) {
+            delete[] result->prompt;
+        }
         init(result, result->size, flux2_result{});
     }
 }

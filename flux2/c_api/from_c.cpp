@@ -20,6 +20,8 @@ static_assert(static_cast<int>(Alpha::white) == FLUX2_ALPHA_WHITE);
 static_assert(static_cast<int>(ImageFormat::png) == FLUX2_IMAGE_PNG);
 static_assert(static_cast<int>(ImageFormat::jpeg) == FLUX2_IMAGE_JPEG);
 static_assert(static_cast<int>(ImageFormat::bmp) == FLUX2_IMAGE_BMP);
+static_assert(static_cast<int>(InpaintArea::whole) == FLUX2_INPAINT_WHOLE);
+static_assert(static_cast<int>(InpaintArea::masked) == FLUX2_INPAINT_MASKED);
 static_assert(static_cast<int>(Stage::load) == FLUX2_STAGE_LOAD);
 static_assert(static_cast<int>(Stage::encode_prompt) == FLUX2_STAGE_ENCODE_PROMPT);
 static_assert(static_cast<int>(Stage::encode_references) == FLUX2_STAGE_ENCODE_REFERENCES);
@@ -124,7 +126,12 @@ flux2_request default_request() {
     flux2_request request{};
     request.guidance = -1.0f;
     request.match_reference = -1;
-    request.strength = InitImage().strength;
+    request.strength = -1.0f;
+    request.reference_pixels = -1;
+    request.mask_blend = -1;
+    request.inpaint_padding = -1;
+    request.cfg_scale = -1.0f;
+    request.guidance_until = 1.0f;
     return request;
 }
 
@@ -172,8 +179,58 @@ void add_images(const flux2_request& given, Request& request) {
     if (given.match_reference >= 0) {
         request.match_reference = static_cast<size_t>(given.match_reference);
     }
+    if (given.reference_pixels >= 0) {
+        request.reference_pixels = given.reference_pixels;
+    }
+    if (given.reference_roles != nullptr) {
+        for (size_t i = 0; i < given.n_references; ++i) {
+            request.reference_roles.push_back(text_or(given.reference_roles[i]));
+        }
+    }
+    request.keep_colours = given.keep_colours != 0;
+}
+
+std::optional<int> unless_below_zero(int value) {
+    return value >= 0 ? std::optional(value) : std::nullopt;
+}
+
+// Of a float that a caller may not set; NaN is refused later.
+std::optional<float> unless_below_zero(float value) {
+    return value < 0 ? std::nullopt : std::optional(value);
+}
+
+Mask to_mask(const flux2_mask& given) {
+    check(given.values != nullptr && given.width > 0 && given.height > 0 &&
+              given.width <= kMaxImageSide && given.height <= kMaxImageSide,
+          ErrorKind::bad_argument, "flux2_request.mask is ", given.width, "x", given.height,
+          given.values == nullptr ? " without values" : "", "; sides of 1 to ", kMaxImageSide,
+          " and a byte a pixel are expected");
+    const size_t n_bytes = static_cast<size_t>(given.width) * static_cast<size_t>(given.height);
+    return {given.width, given.height, {given.values, given.values + n_bytes}};
+}
+
+void add_init(const flux2_request& given, Request& request) {
     if (given.init != nullptr) {
-        request.init = {to_image(*given.init, "flux2_request.init"), given.strength};
+        request.init = {to_image(*given.init, "flux2_request.init"),
+                        unless_below_zero(given.strength)};
+    }
+    if (given.mask != nullptr) {
+        check(
+            given.inpaint_area == FLUX2_INPAINT_WHOLE || given.inpaint_area == FLUX2_INPAINT_MASKED,
+            ErrorKind::bad_argument, "inpaint_area ", static_cast<int>(given.inpaint_area),
+            " is unknown; use one of flux2_inpaint_area");
+        request.inpaint = Inpaint{.mask = to_mask(*given.mask),
+                                  .invert = given.mask_invert != 0,
+                                  .grow = given.mask_grow,
+                                  .blur = given.mask_blur,
+                                  .blend = unless_below_zero(given.mask_blend),
+                                  .area = static_cast<InpaintArea>(given.inpaint_area),
+                                  .padding = unless_below_zero(given.inpaint_padding)};
+    }
+    const Outpaint outpaint = {given.outpaint_left, given.outpaint_top, given.outpaint_right,
+                               given.outpaint_bottom};
+    if (outpaint.left != 0 || outpaint.top != 0 || outpaint.right != 0 || outpaint.bottom != 0) {
+        request.outpaint = outpaint;
     }
 }
 
@@ -213,9 +270,9 @@ Request to_request(const flux2_request& given) {
     request.height = unless_zero(given.height);
     request.fit_size = given.fit_size != 0;
     request.steps = unless_zero(given.steps);
-    if (!(given.guidance < 0)) {  // NaN is refused later
-        request.guidance = given.guidance;
-    }
+    request.guidance = unless_below_zero(given.guidance);
+    request.cfg_scale = unless_below_zero(given.cfg_scale);
+    request.guidance_interval = {given.guidance_from, given.guidance_until};
     if (given.has_seed != 0) {
         request.seed = given.seed;
     }
@@ -229,6 +286,7 @@ Request to_request(const flux2_request& given) {
     request.embeds_file = path_of(given.embeds_file);
     request.cancel = given.cancel != nullptr ? &given.cancel->raised : nullptr;
     add_images(given, request);
+    add_init(given, request);
     add_adapters(given, request);
     return request;
 }

@@ -77,6 +77,10 @@ flux2_image to_c(const Image& image) {
     return {image.width, image.height, copy_of(image.rgb.data(), image.rgb.size())};
 }
 
+flux2_mask to_c(const Mask& mask) {
+    return {mask.width, mask.height, copy_of(mask.values.data(), mask.values.size())};
+}
+
 flux2_image_text to_c(const ImageText& text) {
     return {text.key.c_str(), text.text.c_str()};
 }
@@ -100,6 +104,9 @@ void fill(flux2_image_text_list& list, std::vector<ImageText> texts) {
 
 flux2_result to_c(const Result& made, size_t size) {
     std::unique_ptr<float[]> sigmas(copy_of(made.sigmas.data(), made.sigmas.size()));
+    // Callers whose struct has no place for it would not free it.
+    const bool has_prompt = size > offsetof(flux2_result, prompt);
+    std::unique_ptr<char[]> prompt(has_prompt ? copy_of(made.prompt) : nullptr);
     flux2_result result{};
     result.size = size;
     result.image = to_c(made.image);
@@ -116,6 +123,8 @@ flux2_result to_c(const Result& made, size_t size) {
     result.steps = made.steps;
     result.guidance = made.guidance;
     result.prompt_cached = made.prompt_cached ? 1 : 0;
+    result.cfg_scale = made.cfg_scale;
+    result.prompt = prompt.release();
     return result;
 }
 

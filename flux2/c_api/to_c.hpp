@@ -62,6 +62,7 @@ flux2_device to_c(const DeviceInfo& device);
 flux2_stage_memory to_c(const StageMemory& stage);
 // Pixels and noise levels are copied, for the caller to free.
 flux2_image to_c(const Image& image);
+flux2_mask to_c(const Mask& mask);
 flux2_result to_c(const Result& made, size_t size);
 
 // The memory of a list made by the library: its items and their texts. Callers get pointers to

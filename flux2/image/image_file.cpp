@@ -82,6 +82,31 @@ Image to_rgb(const Pixels& pixels, const std::string& file, Alpha alpha) {
     return image;
 }
 
+// Rec. 601, as Pillow's convert("L").
+uint8_t brightness(int red, int green, int blue) {
+    return static_cast<uint8_t>((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16);
+}
+
+// What is repainted, as a grey picture: holes where there are any, else what is bright.
+Image mask_values(const Pixels& pixels) {
+    const auto n_channels = static_cast<size_t>(pixels.n_channels);
+    const size_t n = static_cast<size_t>(pixels.width) * static_cast<size_t>(pixels.height);
+    const uint8_t* in = pixels.values.get();
+    bool opaque = true;
+    for (size_t i = 0; n_channels % 2 == 0 && i < n; ++i) {
+        opaque = opaque && in[i * n_channels + n_channels - 1] == 255;
+    }
+    Image grey{pixels.width, pixels.height, {}};
+    grey.rgb.reserve(3 * n);
+    for (size_t i = 0; i < n; i++, in += n_channels) {
+        const int value = !opaque           ? 255 - in[n_channels - 1]
+                          : n_channels >= 3 ? brightness(in[0], in[1], in[2])
+                                            : in[0];
+        grey.rgb.insert(grey.rgb.end(), 3, static_cast<uint8_t>(value));
+    }
+    return grey;
+}
+
 }  // namespace
 
 Image decode_image(Bytes bytes, const std::string& name, Alpha alpha) {
@@ -89,6 +114,23 @@ Image decode_image(Bytes bytes, const std::string& name, Alpha alpha) {
     Image image = to_rgb(decode_pixels(bytes, name), name, alpha);
     const Bytes exif = format == ImageFormat::png ? png_exif(bytes, name) : jpeg_exif(bytes);
     return turn_upright(std::move(image), exif_orientation(exif));
+}
+
+Mask decode_mask(Bytes bytes, const std::string& name) {
+    const ImageFormat format = checked_format(bytes, name);
+    const Image values = mask_values(decode_pixels(bytes, name));
+    const Bytes exif = format == ImageFormat::png ? png_exif(bytes, name) : jpeg_exif(bytes);
+    const Image upright = turn_upright(values, exif_orientation(exif));
+    Mask mask{upright.width, upright.height, {}};
+    for (size_t i = 0; i < upright.rgb.size(); i += 3) {
+        mask.values.push_back(upright.rgb[i]);
+    }
+    return mask;
+}
+
+Mask load_mask(const fs::path& path) {
+    const MappedFile file(path);
+    return decode_mask(file.bytes(), path.string());
 }
 
 std::vector<ImageText> decode_image_texts(Bytes bytes, const std::string& name) {

@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kMatchedPixels = 1024 * 1024;
 constexpr int kMaxSteps = 1000;
+constexpr float kDefaultStrength = 0.75f;
 constexpr int kSaneSide = 65536;
 // Far beyond what any model reads; both prompts are stored in the picture.
 constexpr size_t kMaxPromptBytes = 1'000'000;
@@ -113,7 +114,7 @@ void resolve_steps(const Request& request, const Model& model, Job& job) {
     job.sigmas = request.sigmas.empty() ? schedule(job.latent_w() * job.latent_h(), job.steps)
                                         : checked_sigmas(request);
     if (request.init) {
-        const float strength = request.init->strength;
+        const float strength = request.init->strength.value_or(kDefaultStrength);
         check(strength > 0.0f && strength <= 1.0f, ErrorKind::bad_argument, "a strength of ",
               strength,
               " is out of range; use more than 0 (almost keeps the picture) up to 1 (ignores it)");

@@ -144,7 +144,15 @@ static void defaults_are_documented(void) {
     EXPECT(request.guidance < 0 && !request.has_seed && !request.fit_size && !request.preview);
     EXPECT(request.references == NULL && request.n_references == 0);
     EXPECT(request.match_reference == -1);
-    EXPECT(request.init == NULL && request.strength == 0.75f);
+    EXPECT(request.init == NULL && request.strength < 0);
+    EXPECT(request.mask == NULL && request.inpaint_area == FLUX2_INPAINT_WHOLE);
+    EXPECT(!request.mask_invert && request.mask_grow == 0 && request.mask_blur == 0);
+    EXPECT(request.mask_blend < 0 && request.inpaint_padding < 0);
+    EXPECT(request.outpaint_left == 0 && request.outpaint_top == 0);
+    EXPECT(request.outpaint_right == 0 && request.outpaint_bottom == 0);
+    EXPECT(request.reference_roles == NULL && request.reference_pixels < 0);
+    EXPECT(request.cfg_scale < 0 && request.guidance_from == 0 && request.guidance_until == 1);
+    EXPECT(!request.keep_colours);
     EXPECT(request.sigmas == NULL && request.n_sigmas == 0 && request.text_length == 0);
     EXPECT(request.generator == NULL);
     EXPECT(request.noise_file == NULL && request.embeds_file == NULL);

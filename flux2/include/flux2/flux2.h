@@ -146,6 +146,22 @@ FLUX2_API flux2_status flux2_image_decode(const void* bytes, size_t n_bytes, flu
 // Only for pixels that the library made.
 FLUX2_API void flux2_image_free(flux2_image* image);
 
+// One byte a pixel, rows from top to bottom: 255 is repainted, 0 is kept, values between them are
+// blended. A mask may point to the caller's own values.
+typedef struct flux2_mask {
+    int32_t width;
+    int32_t height;
+    uint8_t* values;
+} flux2_mask;
+
+// Read a mask from a picture: its brightness; in a picture with transparent pixels its transparency
+// instead. On failure the mask is empty. Free it with flux2_mask_free.
+FLUX2_API flux2_status flux2_mask_load(const char* path, flux2_mask* mask);
+FLUX2_API flux2_status flux2_mask_decode(const void* bytes, size_t n_bytes, flux2_mask* mask);
+
+// Only for values that the library made.
+FLUX2_API void flux2_mask_free(flux2_mask* mask);
+
 // A piece of text inside a PNG, such as the settings it was made with.
 typedef struct flux2_image_text {
     const char* key;   // 1 to 79 Latin letters, digits, spaces
@@ -409,6 +425,17 @@ typedef struct flux2_step {
 // nor call functions with the same pipeline.
 typedef bool (*flux2_progress)(const flux2_step* step, void* user_data);
 
+// What the model sees of a picture of which a part is repainted.
+typedef enum flux2_inpaint_area FLUX2_ENUM_TYPE {
+    FLUX2_INPAINT_WHOLE = 0,  // all of it, scaled down to its own resolution if it is larger
+    FLUX2_INPAINT_MASKED = 1  // the region around the mask, scaled to its own resolution
+} flux2_inpaint_area;
+
+// Words for the uses of references, and the sentences that tell the model so; null from the number
+// of roles on.
+FLUX2_API const char* flux2_reference_role(size_t index);
+FLUX2_API const char* flux2_reference_sentence(size_t index);
+
 typedef struct flux2_request {
     size_t size;
     const char* prompt;             // flux2_generate needs it, unless embeds_file is set; may be ""
@@ -432,14 +459,36 @@ typedef struct flux2_request {
     int32_t match_reference;  // take the size of this one, counted from 0; below 0: of the first
     int32_t steps;            // 0: the model's own
     float guidance;           // below 0: the model's own
-    float strength;           // for init: above 0 (almost keeps it; 0 is refused) to 1 (ignores it)
-    int32_t text_length;      // in tokens; 0: the model's own
-    uint32_t fit_size;        // round sizes to multiples of 16 instead of refusing them
-    uint32_t preview;         // progress of steps carries the picture so far
+    // For init: above 0 (almost keeps it; 0 is refused) to 1 (ignores it); below 0: 0.75, and 1
+    // when a part of it is repainted.
+    float strength;
+    int32_t text_length;  // in tokens; 0: the model's own
+    uint32_t fit_size;    // round sizes to multiples of 16 instead of refusing them
+    uint32_t preview;     // progress of steps carries the picture so far
     const flux2_adapter* const* adapters;  // applied in this order
     size_t n_adapters;
     uint32_t strict_adapters;  // a key of an adapter file that is not used is an error
     uint32_t reserved;
+    // Repaints this part of init, which becomes the first reference; null: all of it changes. The
+    // result has init's size, and its bytes where the mask is 0 after growing and blurring. Width
+    // and height are the size the model works at.
+    const flux2_mask* mask;
+    // What each reference is for: a word of flux2_reference_role, or a sentence with {} in place of
+    // its number, added to the prompt; null or "": nothing. An array of n_references, or null.
+    const char* const* reference_roles;
+    int64_t reference_pixels;         // of each at most; 0: no limit; below 0: the reference's own
+    flux2_inpaint_area inpaint_area;  // which part of the picture the model sees
+    uint32_t mask_invert;             // repaint what is 0 instead
+    int32_t mask_grow;                // pixels; below 0: narrows it
+    int32_t mask_blur;                // pixels over which its edge becomes soft
+    int32_t mask_blend;       // pixels inside its edge that pass into init; below 0: by its size
+    int32_t inpaint_padding;  // pixels around a masked area; below 0: by its size
+    // Pixels by which init's canvas grows; what is new is painted.
+    int32_t outpaint_left, outpaint_top, outpaint_right, outpaint_bottom;
+    // Guidance by two passes on any model; below 0: as `guidance` says.
+    float cfg_scale;
+    float guidance_from, guidance_until;  // the share of the steps that have two passes, 0 to 1
+    uint32_t keep_colours;  // match colours to init or the first reference by what did not change
 } flux2_request;
 
 FLUX2_API void flux2_request_init(flux2_request* request, size_t size);
@@ -468,7 +517,8 @@ typedef struct flux2_result {
     int32_t steps;
     float guidance;
     uint32_t prompt_cached;  // features were there already: the text encoder was not used
-    uint32_t reserved;
+    float cfg_scale;         // of two passes; 1: one pass
+    char* prompt;            // with the sentences about references
 } flux2_result;
 
 FLUX2_API void flux2_result_init(flux2_result* result, size_t size);

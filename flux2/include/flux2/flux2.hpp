@@ -148,7 +148,39 @@ struct LoadOptions {
 // `strength` is above 0 (almost keeps the picture; 0 itself is refused) and at most 1 (ignores it).
 struct InitImage {
     Image image;
-    float strength = 0.75f;
+    std::optional<float> strength;  // unset: 0.75; 1 when a part of the picture is repainted
+};
+
+enum class InpaintArea {
+    whole,   // the model sees the whole picture, scaled down to its own resolution if it is larger
+    masked,  // only the region around the mask, scaled to the model's own resolution
+};
+
+// Repaints a part of the picture to start from. The result has that picture's size, and where the
+// mask is 0 after growing and blurring, its bytes. Width and height of the request are the size the
+// model works at. The picture becomes the first reference; others follow.
+struct Inpaint {
+    Mask mask;            // of the picture's size
+    bool invert = false;  // repaint what is 0 instead
+    int grow = 0;         // pixels by which the mask is widened; below 0: narrowed
+    int blur = 0;         // pixels over which its edge becomes soft, on both sides
+    // Pixels inside the mask's edge over which the result passes into the picture; unset: by the
+    // size of the region.
+    std::optional<int> blend;
+    InpaintArea area = InpaintArea::whole;
+    std::optional<int> padding;  // pixels around a masked area; unset: by its size
+};
+
+// Enlarges the canvas of the picture to start from by so many pixels, and paints what is new. Goes
+// together with Inpaint, whose mask is of the picture's size before it is enlarged.
+struct Outpaint {
+    int left = 0, top = 0, right = 0, bottom = 0;
+};
+
+// The share of the steps in which guidance by two passes is used: from one point to another, 0 to
+// 1; in the other steps there is one pass.
+struct GuidanceInterval {
+    float from = 0, until = 1;
 };
 
 struct Request {
@@ -158,10 +190,28 @@ struct Request {
     bool fit_size = false;             // round sizes to multiples of 16 instead of refusing them
     std::optional<int> steps;          // unset: the model's own
     std::optional<float> guidance;     // unset: the model's own
-    std::optional<uint64_t> seed;      // unset: random, see Result
+    // Guidance by two passes with the negative prompt, on any model: for base models the same as
+    // `guidance`, others make two passes when it is above 1. Unset: base models by `guidance`, the
+    // others one pass.
+    std::optional<float> cfg_scale;
+    GuidanceInterval guidance_interval;
+    std::optional<uint64_t> seed;  // unset: random, see Result
     std::vector<Image> references;
-    std::optional<size_t> match_reference;  // take the size of this one, counted from 0
+    // Take the size of this one, counted from 0: exactly if its sides are multiples of 16.
+    std::optional<size_t> match_reference;
+    // What each reference is for: a word of reference_roles(), or a sentence with {} in place of
+    // the picture's number, which is added to the prompt. Empty: nothing is added, and for all of
+    // them no list.
+    std::vector<std::string> reference_roles;
+    // Pixels that each reference has at most; larger ones are scaled down. 0: no limit but the
+    // largest side. Unset: the limits of the reference implementation.
+    std::optional<int64_t> reference_pixels;
     std::optional<InitImage> init;
+    std::optional<Inpaint> inpaint;
+    std::optional<Outpaint> outpaint;
+    // Matches the colours of the result to those of the picture to start from, else of the first
+    // reference, by what did not change.
+    bool keep_colours = false;
     std::vector<Adapter> adapters;   // applied in this order
     bool strict_adapters = false;    // a key of an adapter file that is not used is an error
     std::vector<float> sigmas;       // custom noise levels, from 1 down to 0; empty: the schedule's
@@ -175,6 +225,13 @@ struct Request {
     // thread or a signal handler may set it. Null: never.
     const std::atomic<bool>* cancel = nullptr;
 };
+
+// A use of a reference picture, and the sentence that tells the model so.
+struct ReferenceRole {
+    std::string word;      // "style"
+    std::string sentence;  // "Apply the style from image {}."
+};
+FLUX2_API const std::vector<ReferenceRole>& reference_roles();
 
 enum class Stage { load, encode_prompt, encode_references, denoise, decode };
 
@@ -199,9 +256,11 @@ struct Timings {
 struct Result {
     Image image;
     // What was used, after defaults.
+    std::string prompt;  // with the sentences about references
     uint64_t seed = 0;
     int steps = 0;
     float guidance = 0;
+    float cfg_scale = 1;  // of two passes; 1: one pass
     std::vector<float> sigmas;
     bool prompt_cached = false;  // features were cached: the text encoder was not used
     Timings timings;

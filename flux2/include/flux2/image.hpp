@@ -34,6 +34,20 @@ FLUX2_API Image load_image(const std::filesystem::path& path, Alpha alpha = Alph
 FLUX2_API Image decode_image(std::span<const std::byte> bytes,
                              const std::string& name = "the picture", Alpha alpha = Alpha::drop);
 
+// One byte a pixel, rows from top to bottom. In a mask, 255 is repainted, 0 is kept, and values
+// between them are blended.
+struct Mask {
+    int width = 0;
+    int height = 0;
+    std::vector<uint8_t> values;
+};
+
+// Reads a mask from a picture: its brightness, so that white is repainted; in a picture with
+// transparent pixels its transparency instead, so that holes are repainted. Throws as load_image
+// does.
+FLUX2_API Mask load_mask(const std::filesystem::path& path);
+FLUX2_API Mask decode_mask(std::span<const std::byte> bytes, const std::string& name = "the mask");
+
 // A piece of text inside a PNG, such as the settings it was made with.
 struct ImageText {
     std::string key;   // 1 to 79 Latin letters, digits, spaces
