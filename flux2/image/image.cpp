@@ -149,12 +149,35 @@ Image center_crop(const Image& image, int width, int height) {
     check(width <= image.width && height <= image.height, ErrorKind::bad_argument,
           "cannot crop a picture of ", image.width, " x ", image.height, " pixels to ", width,
           " x ", height);
-    Image result = blank(width, height);
-    const int left = (image.width - width) / 2;
-    const int top = (image.height - height) / 2;
-    for (int y = 0; y < height; y++) {
-        std::copy_n(row(image, top + y) + static_cast<size_t>(left) * 3, row_bytes(result),
+    return crop(image, {(image.width - width) / 2, (image.height - height) / 2, width, height});
+}
+
+Image crop(const Image& image, const Region& region) {
+    check_image(image);
+    check(region.x >= 0 && region.y >= 0 && region.right() <= image.width &&
+              region.bottom() <= image.height,
+          ErrorKind::internal, "a region from ", region.x, ", ", region.y, " to ", region.right(),
+          ", ", region.bottom(), " does not lie within ", image.width, " x ", image.height,
+          " pixels");
+    Image result = blank(region.width, region.height);
+    for (int y = 0; y < region.height; y++) {
+        std::copy_n(row(image, region.y + y) + static_cast<size_t>(region.x) * 3, row_bytes(result),
                     row(result, y));
+    }
+    return result;
+}
+
+Image extend_edges(const Image& image, const Margins& margins) {
+    check_image(image);
+    Image result = blank(image.width + margins.left + margins.right,
+                         image.height + margins.top + margins.bottom);
+    for (int y = 0; y < result.height; y++) {
+        const uint8_t* in = row(image, std::clamp(y - margins.top, 0, image.height - 1));
+        uint8_t* out = row(result, y);
+        for (int x = 0; x < result.width; x++) {
+            const int from = std::clamp(x - margins.left, 0, image.width - 1);
+            out = std::copy_n(in + static_cast<size_t>(from) * 3, 3, out);
+        }
     }
     return result;
 }
@@ -172,6 +195,67 @@ Image cover(const Image& image, int width, int height) {
         return center_crop(image, width, height);
     }
     return center_crop(resize_lanczos(image, scaled_width, scaled_height), width, height);
+}
+
+namespace {
+
+// Pixels along a line of a picture, and the means of any of them.
+class LineMeans {
+  public:
+    // From this byte on, `stride` bytes from pixel to pixel.
+    LineMeans(const uint8_t* first, int n, size_t stride) : n_(n), sums_(3) {
+        for (size_t i = 0; i < static_cast<size_t>(n); i++) {
+            for (size_t c = 0; c < 3; c++) {
+                sums_.push_back(sums_[3 * i + c] + first[i * stride + c]);
+            }
+        }
+    }
+
+    // Of the pixels up to `reach` before and after one, as far as there are any.
+    void write(int pixel, int reach, uint8_t* out) const {
+        const auto from = static_cast<size_t>(std::max(0, pixel - reach));
+        const auto until = static_cast<size_t>(std::min(n_, pixel + reach + 1));
+        for (size_t c = 0; c < 3; c++) {
+            const int64_t sum = sums_[3 * until + c] - sums_[3 * from + c];
+            out[c] = static_cast<uint8_t>(sum / static_cast<int64_t>(until - from));
+        }
+    }
+
+  private:
+    int n_;
+    std::vector<int64_t> sums_;
+};
+
+}  // namespace
+
+Image extend_blurred(const Image& image, const Margins& margins) {
+    Image result = extend_edges(image, margins);
+    const auto reach = [](int distance) { return distance / 4; };
+    const auto at = [&](int x, int y) { return row(result, y) + static_cast<size_t>(x) * 3; };
+    // Above and below the picture first, then whole columns left and right of it.
+    const int last_row = margins.top + image.height - 1;
+    const LineMeans above(row(image, 0), image.width, 3);
+    const LineMeans below(row(image, image.height - 1), image.width, 3);
+    for (int x = 0; x < image.width; x++) {
+        for (int y = 0; y < margins.top; y++) {
+            above.write(x, reach(margins.top - y), at(margins.left + x, y));
+        }
+        for (int y = last_row + 1; y < result.height; y++) {
+            below.write(x, reach(y - last_row), at(margins.left + x, y));
+        }
+    }
+    const int last_column = margins.left + image.width - 1;
+    const LineMeans left(at(margins.left, 0), result.height, row_bytes(result));
+    const LineMeans right(at(last_column, 0), result.height, row_bytes(result));
+    for (int y = 0; y < result.height; y++) {
+        for (int x = 0; x < margins.left; x++) {
+            left.write(y, reach(margins.left - x), at(x, y));
+        }
+        for (int x = last_column + 1; x < result.width; x++) {
+            right.write(y, reach(x - last_column), at(x, y));
+        }
+    }
+    return result;
 }
 
 namespace {

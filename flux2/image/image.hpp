@@ -5,6 +5,7 @@
 #include <flux2/image.hpp>
 #include "base/host_tensor.hpp"
 #include "base/image_limits.hpp"
+#include "image/region.hpp"
 
 #include <cstdint>
 
@@ -21,12 +22,19 @@ Image resize_lanczos(const Image& image, int width, int height);
 // Throws bad_argument when the picture is smaller.
 Image center_crop(const Image& image, int width, int height);
 
+// The pixels of a region, which must lie within the picture.
+Image crop(const Image& image, const Region& region);
+
+// Adds so many pixels at each side; they repeat those at the border.
+struct Margins {
+    int left = 0, top = 0, right = 0, bottom = 0;
+};
+Image extend_edges(const Image& image, const Margins& margins);
+// The same, blurred along the border, the more the farther away.
+Image extend_blurred(const Image& image, const Margins& margins);
+
 // Scales the picture until it covers this size, then crops the middle.
 Image cover(const Image& image, int width, int height);
-
-struct ImageSize {
-    int width = 0, height = 0;
-};
 
 // A reference picture as the model takes it: scaled down to at most max_pixels, then cropped to
 // multiples of 16. Throws bad_argument for a side under 64 pixels, or one over 8 times the other.
