@@ -24,6 +24,14 @@ HostTensor draw_noise(Generator generator, uint64_t seed, int64_t w, int64_t h, 
     return noise;
 }
 
+HostTensor add_noise(const HostTensor& latents, const HostTensor& noise, float sigma) {
+    HostTensor noisy = noise;
+    for (size_t i = 0; i < noisy.data.size(); ++i) {
+        noisy.data[i] = sigma * noise.data[i] + (1.0f - sigma) * latents.data[i];
+    }
+    return noisy;
+}
+
 HostTensor read_noise(const std::filesystem::path& file) {
     HostTensor noise = read_tensor(TensorSource::open(file), "noise");
     check(noise.ne[3] == 1 && noise.elements() > 0, ErrorKind::bad_file, file.string(),

@@ -14,6 +14,9 @@ namespace flux2 {
 // Standard normal latents [w, h, channels]; the same for a seed on every device.
 HostTensor draw_noise(Generator generator, uint64_t seed, int64_t w, int64_t h, int64_t channels);
 
+// Latents at a noise level: sigma * noise + (1 - sigma) * latents, of the same shape.
+HostTensor add_noise(const HostTensor& latents, const HostTensor& noise, float sigma);
+
 // Recorded noise: tensor `noise` [1, channels, h, w] of a safetensors file. Throws bad_file.
 HostTensor read_noise(const std::filesystem::path& file);
 

@@ -2,6 +2,7 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/system.hpp"
+#include "image/colour_match.hpp"
 #include "image/image.hpp"
 #include "pipeline/denoise.hpp"
 #include "pipeline/features.hpp"
@@ -18,6 +19,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -62,6 +64,19 @@ DeviceInfo device_named(const std::string& name) {
     return {};
 }
 
+// Both show the same part of a scene only if they have the same shape.
+void keep_colours_of(const Image& source, Image& result) {
+    const double source_shape = static_cast<double>(source.width) / source.height;
+    const double shape = static_cast<double>(result.width) / result.height;
+    const bool matched = std::abs(source_shape / shape - 1.0) < 0.02 &&
+                         match_colours(result, resize_lanczos(source, result.width, result.height));
+    if (!matched) {
+        log(LogLevel::warning,
+            "the result has another shape than the picture, or little in common with it: its "
+            "colours stay as they are");
+    }
+}
+
 }  // namespace
 
 struct Pipeline::Impl {
@@ -87,7 +102,7 @@ struct Pipeline::Impl {
     MemoryChoice choose_memory(const Job& job);
     MemoryLimits memory_limits() const;
     void check_memory(const Job& job);
-    Result generate(const Job& job, const FittedImages& images, const Reporter& reporter);
+    Result generate(const Request& request, const Job& job, const Reporter& reporter);
     bool prepare_features(const std::vector<PromptKey>& prompts, const Reporter& reporter);
     Conditioning condition(const Job& job, const FittedImages& images, Result& result,
                            const Reporter& reporter);
@@ -96,9 +111,9 @@ struct Pipeline::Impl {
     Image preview(const HostTensor& tokens, int64_t w, int64_t h);
     void free_tiny();
     void note_memory(Result& result) const;
-    HostTensor first_latents(const Job& job, const std::optional<HostTensor>& init);
     HostTensor denoise(const Job& job, const Conditioning& conditioning, const HostTensor& start,
-                       const Reporter& reporter);
+                       const Constrain& constrain, const Reporter& reporter);
+    Image decode(const Job& job, const HostTensor& tokens, const Reporter& reporter);
 };
 
 Job Pipeline::Impl::resolve_job(const Request& request) {
@@ -264,23 +279,9 @@ void Pipeline::Impl::free_tiny() {
     }
 }
 
-// Noise, or an encoded picture with noise added. -> tokens
-HostTensor Pipeline::Impl::first_latents(const Job& job, const std::optional<HostTensor>& init) {
-    const int64_t w = job.latent_w();
-    const int64_t h = job.latent_h();
-    HostTensor noise =
-        job.noise ? *job.noise : draw_noise(job.generator, job.seed, w, h, model.sizes.channels);
-    if (init) {
-        const float t = job.sigmas.front();
-        for (size_t i = 0; i < noise.data.size(); ++i) {
-            noise.data[i] = t * noise.data[i] + (1.0f - t) * init->data[i];
-        }
-    }
-    return to_tokens(noise);
-}
-
 HostTensor Pipeline::Impl::denoise(const Job& job, const Conditioning& conditioning,
-                                   const HostTensor& start, const Reporter& reporter) {
+                                   const HostTensor& start, const Constrain& constrain,
+                                   const Reporter& reporter) {
     const int64_t w = job.latent_w();
     const int64_t h = job.latent_h();
     Denoiser denoiser(loaded_model.transformer(), conditioning, w, h,
@@ -313,58 +314,79 @@ HostTensor Pipeline::Impl::denoise(const Job& job, const Conditioning& condition
             step.preview = &picture;
             reporter.report(step);
             step.preview = nullptr;
-        });
+        },
+        constrain);
     return tokens;
 }
 
-Result Pipeline::Impl::generate(const Job& job, const FittedImages& images,
-                                const Reporter& reporter) {
+Image Pipeline::Impl::decode(const Job& job, const HostTensor& tokens, const Reporter& reporter) {
+    const HostTensor latents = from_tokens(tokens, job.latent_w(), job.latent_h());
+    const Part decoder = decoding_part(model);
+    if (decoder != Part::tiny_autoencoder) {
+        free_tiny();
+    }
+    return loaded_model.run(decoder, [&] {
+        const BlockWatch watch(loaded_model.backend(decoder), [&](double share) {
+            reporter.report({.stage = Stage::decode, .what = "", .share = share});
+        });
+        return from_planes(loaded_model.decode(latents));
+    });
+}
+
+Result Pipeline::Impl::generate(const Request& request, const Job& job, const Reporter& reporter) {
     Result result;
+    result.prompt = job.prompt;
     result.seed = job.seed;
     result.steps = job.steps;
     result.guidance = job.guidance;
     result.sigmas = job.sigmas;
     const double load_seconds_before = loaded_model.load_seconds();
     const LoadWatch loads(loaded_model, reporter);
+    const FittedImages images = fit_images(request, job);
 
     // 1. Prompt and reference pictures.
     std::optional<Conditioning> conditioning = condition(job, images, result, reporter);
     note_memory(result);
 
-    // 2. What the loop starts from.
+    // 2. What the loop starts from: noise, or an encoded picture with noise added.
+    const HostTensor noise = job.noise ? *job.noise
+                                       : draw_noise(job.generator, job.seed, job.latent_w(),
+                                                    job.latent_h(), model.sizes.channels);
     std::optional<HostTensor> init;
-    if (images.init) {
+    if (job.edit) {
+        init = conditioning->references.front();
+    } else if (images.init) {
         init = encode_image(*images.init);
+    }
+    const HostTensor start = to_tokens(init ? add_noise(*init, noise, job.sigmas.front()) : noise);
+    Constrain constrain;
+    if (job.edit) {
+        constrain = [known = KnownRegion{to_tokens(noise), to_tokens(*init), job.edit->cells()}](
+                        HostTensor& x, float sigma) { known.blend(x, sigma); };
     }
     if (job.preview) {
         prepare_preview();
     } else {
         free_tiny();
     }
-    const HostTensor start = first_latents(job, init);
     note_memory(result);
 
     // 3. The loop.
     const WorkTimer denoising(loaded_model);
     const HostTensor tokens = loaded_model.run(
-        Part::transformer, [&] { return denoise(job, *conditioning, start, reporter); });
+        Part::transformer, [&] { return denoise(job, *conditioning, start, constrain, reporter); });
     conditioning.reset();
     result.timings.denoise = denoising.seconds();
     note_memory(result);
 
     // 4. Pixels.
     const WorkTimer decoding(loaded_model);
-    const HostTensor latents = from_tokens(tokens, job.latent_w(), job.latent_h());
-    const Part decoder = decoding_part(model);
-    if (decoder != Part::tiny_autoencoder) {
-        free_tiny();
+    result.image = decode(job, tokens, reporter);
+    if (job.edit) {
+        result.image = job.edit->finish(request.init->image, result.image);
+    } else if (job.keep_colours) {
+        keep_colours_of(images.init ? *images.init : images.references.front(), result.image);
     }
-    result.image = loaded_model.run(decoder, [&] {
-        const BlockWatch watch(loaded_model.backend(decoder), [&](double share) {
-            reporter.report({.stage = Stage::decode, .what = "", .share = share});
-        });
-        return from_planes(loaded_model.decode(latents));
-    });
     result.timings.decode = decoding.seconds();
     result.timings.load = loaded_model.load_seconds() - load_seconds_before;
     note_memory(result);
@@ -402,7 +424,7 @@ Result Pipeline::generate(const Request& request, const Progress& progress) {
     impl_->check_memory(job);
     const CancelWatch cancel(impl_->loaded_model, request);
     impl_->loaded_model.set_adapters(job.adapters);
-    return impl_->generate(job, fit_images(request, job), reporter);
+    return impl_->generate(request, job, reporter);
 }
 
 void Pipeline::encode_prompts(const Request& request, const std::vector<std::string>& prompts,

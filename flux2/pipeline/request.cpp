@@ -66,24 +66,33 @@ ImageSize default_size(const Request& request, const Model& model, const Job& jo
     return {model.defaults.width, model.defaults.height};
 }
 
+std::optional<int> checked_side(const char* name, const std::optional<int>& side, bool fit) {
+    return side ? std::optional(checked_side(name, *side, fit)) : std::nullopt;
+}
+
 void resolve_size(const Request& request, const Model& model, Job& job) {
+    const auto width = checked_side("a width", request.width, request.fit_size);
+    const auto height = checked_side("a height", request.height, request.fit_size);
+    if (request.inpaint || request.outpaint) {
+        const ImageSize model_size = {model.defaults.width, model.defaults.height};
+        job.edit = std::make_shared<Edit>(request, model_size, width, height);
+        job.width = job.edit->working_size().width;
+        job.height = job.edit->working_size().height;
+        return;
+    }
     const size_t n = request.references.size();
     check(!request.match_reference || *request.match_reference < n, ErrorKind::bad_argument,
           "the size of reference ", request.match_reference.value_or(0) + 1,
           " is asked for, but there are ", n, "; add one with -r, or choose another");
     check(!request.match_reference || !(request.width || request.height), ErrorKind::bad_argument,
           "both a size and the size of a reference are asked for; leave out one of them");
-    if (!request.width || !request.height) {
+    if (!width || !height) {
         const ImageSize size = default_size(request, model, job);
         job.width = size.width;
         job.height = size.height;
     }
-    if (request.width) {
-        job.width = checked_side("a width", *request.width, request.fit_size);
-    }
-    if (request.height) {
-        job.height = checked_side("a height", *request.height, request.fit_size);
-    }
+    job.width = width.value_or(job.width);
+    job.height = height.value_or(job.height);
 }
 
 std::vector<float> checked_sigmas(const Request& request) {
@@ -114,7 +123,7 @@ void resolve_steps(const Request& request, const Model& model, Job& job) {
     job.sigmas = request.sigmas.empty() ? schedule(job.latent_w() * job.latent_h(), job.steps)
                                         : checked_sigmas(request);
     if (request.init) {
-        const float strength = request.init->strength.value_or(kDefaultStrength);
+        const float strength = request.init->strength.value_or(job.edit ? 1.0f : kDefaultStrength);
         check(strength > 0.0f && strength <= 1.0f, ErrorKind::bad_argument, "a strength of ",
               strength,
               " is out of range; use more than 0 (almost keeps the picture) up to 1 (ignores it)");
@@ -192,6 +201,11 @@ void resolve_features(const Request& request, const Model& model, Job& job) {
     job.text_length = n;
 }
 
+// The picture that is edited counts as one.
+int64_t reference_limit(const Request& request, const Job& job) {
+    return max_reference_pixels(request.references.size() + (job.edit ? 1 : 0));
+}
+
 void resolve_images(const Request& request, const Model& model, Job& job) {
     const bool can_encode = model.vae || read_tiny_autoencoder_sizes(*model.tiny).has_encoder;
     check(can_encode || (request.references.empty() && !request.init), ErrorKind::bad_file,
@@ -199,9 +213,11 @@ void resolve_images(const Request& request, const Model& model, Job& job) {
           can_encode ? "" : model.tiny->file(),
           " holds the decoder alone; add the autoencoder with ", Setting::vae,
           " FILE, or give a TAEF2 file with both halves");
+    if (job.edit) {
+        job.references.push_back(job.edit->working_size());
+    }
     for (const Image& reference : request.references) {
-        job.references.push_back(
-            fitted_size(reference, max_reference_pixels(request.references.size())));
+        job.references.push_back(fitted_size(reference, reference_limit(request, job)));
     }
     if (request.init) {
         check_image(request.init->image);
@@ -231,11 +247,13 @@ void check_prompt(const std::string& prompt) {
 
 FittedImages fit_images(const Request& request, const Job& job) {
     FittedImages images;
-    for (const Image& reference : request.references) {
-        images.references.push_back(
-            fit_reference(reference, max_reference_pixels(request.references.size())));
+    if (job.edit) {
+        images.references.push_back(job.edit->model_picture(request.init->image));
     }
-    if (request.init) {
+    for (const Image& reference : request.references) {
+        images.references.push_back(fit_reference(reference, reference_limit(request, job)));
+    }
+    if (request.init && !job.edit) {
         images.init = cover(request.init->image, job.width, job.height);
     }
     return images;
@@ -263,6 +281,9 @@ Job resolve(const Request& request, const Model& model) {
           " tokens is out of range; use 1 to ", model.text.context_length, " (the model wants ",
           model.text.text_length, ")");
     job.preview = request.preview;
+    job.keep_colours = request.keep_colours;
+    check(!job.keep_colours || request.init || !request.references.empty(), ErrorKind::bad_argument,
+          "there is no picture whose colours could be kept; add one to start from or a reference");
     if (job.noise) {
         check_noise(request, model, job);
     }

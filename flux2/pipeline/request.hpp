@@ -6,10 +6,12 @@
 #include "base/image_limits.hpp"
 #include "base/random.hpp"
 #include "image/image.hpp"
+#include "pipeline/edit.hpp"
 #include "pipeline/model.hpp"
 #include "pipeline/request_adapters.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,8 +33,10 @@ struct Job {
     Generator generator = Generator::cuda;
     std::vector<float> sigmas;  // one more than steps, from high to 0
     int64_t text_length = 0;
-    std::vector<ImageSize> references;  // as the model takes them
+    std::vector<ImageSize> references;  // as the model takes them; with an edit its picture first
     bool has_init = false;              // starts from a picture
+    std::shared_ptr<const Edit> edit;   // repaints a part of it; else null
+    bool keep_colours = false;
     bool preview = false;
     // From files, when the request names them; else null.
     SharedTensor noise;                        // [latent_w, latent_h, channels]
@@ -54,7 +58,8 @@ void check_prompt(const std::string& prompt);
 // The images of a request, scaled and cropped to the sizes in its job.
 struct FittedImages {
     std::vector<Image> references;
-    std::optional<Image> init;  // of the picture's size
+    std::optional<Image>
+        init;  // of the picture's size; none with an edit, whose first reference it is
 };
 FittedImages fit_images(const Request& request, const Job& job);
 

@@ -35,12 +35,15 @@ std::vector<float> schedule(int64_t n_tokens, int64_t n_steps) {
 }
 
 HostTensor sample(HostTensor x, const std::vector<float>& sigmas, const Predict& predict,
-                  const OnStep& on_step) {
+                  const OnStep& on_step, const Constrain& constrain) {
     for (size_t step = 0; step + 1 < sigmas.size(); ++step) {
         const HostTensor velocity = predict(x, sigmas[step], step);
         const float dt = sigmas[step + 1] - sigmas[step];
         for (size_t i = 0; i < x.data.size(); ++i) {
             x.data[i] += dt * velocity.data[i];
+        }
+        if (constrain) {
+            constrain(x, sigmas[step + 1]);
         }
         if (on_step) {
             on_step(x, step, velocity);

@@ -18,12 +18,14 @@ std::vector<float> schedule(int64_t n_tokens, int64_t n_steps);
 
 // The velocity of x at a noise level; `step` counts from 0.
 using Predict = std::function<HostTensor(const HostTensor& x, float sigma, size_t step)>;
+// Changes the result of each step, at the noise level it has reached.
+using Constrain = std::function<void(HostTensor& x, float sigma)>;
 // Called with the result of each step and the velocity that was used.
 using OnStep = std::function<void(const HostTensor& x, size_t step, const HostTensor& velocity)>;
 
 // Integrates x along the schedule: x += (next - current) * velocity.
 HostTensor sample(HostTensor x, const std::vector<float>& sigmas, const Predict& predict,
-                  const OnStep& on_step = {});
+                  const OnStep& on_step = {}, const Constrain& constrain = {});
 
 // Classifier-free guidance: uncond + scale * (cond - uncond).
 HostTensor guide(const HostTensor& cond, const HostTensor& uncond, float scale);

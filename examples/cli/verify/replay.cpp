@@ -33,6 +33,7 @@ struct Run {
     const Model& model;
     Job job;
     FittedImages images;
+    HostTensor noise;  // tokens
     Limits limits;
     size_t n_steps;  // to compute
     Report& report;
@@ -67,6 +68,15 @@ int whole_setting(const Recording& recording, const nlohmann::json& settings, co
     return static_cast<int>(value);
 }
 
+// A picture beside the recording.
+fs::path recorded_file(const Recording& recording, const nlohmann::json& name, const char* what) {
+    const fs::path file = name.is_string() ? name.get<std::string>() : "";
+    check(file.has_filename() && file.filename() == file, ErrorKind::bad_file,
+          recording.file().string(), ": ", what, " ", name.dump().substr(0, 60),
+          " is not the name of a file beside it");
+    return recording.file().parent_path() / file;
+}
+
 std::vector<Image> recorded_references(const Recording& recording, const nlohmann::json& settings) {
     const nlohmann::json names = settings.value("references", nlohmann::json::array());
     check(names.is_array() && names.size() <= kMaxReferences, ErrorKind::bad_file,
@@ -74,11 +84,7 @@ std::vector<Image> recorded_references(const Recording& recording, const nlohman
           " file names");
     std::vector<Image> references;
     for (const nlohmann::json& name : names) {
-        const fs::path file = name.is_string() ? name.get<std::string>() : "";
-        check(file.has_filename() && file.filename() == file, ErrorKind::bad_file,
-              recording.file().string(), ": reference ", name.dump().substr(0, 60),
-              " is not the name of a file beside it");
-        references.push_back(load_image(recording.file().parent_path() / file));
+        references.push_back(load_image(recorded_file(recording, name, "reference")));
     }
     return references;
 }
@@ -116,6 +122,22 @@ std::vector<Adapter> recorded_adapters(const Recording& recording, const nlohman
     return adapters;
 }
 
+// The settings init, mask and strength.
+void add_recorded_init(const Recording& recording, const nlohmann::json& settings,
+                       Request& request) {
+    if (!settings.contains("init")) {
+        return;
+    }
+    const auto strength = get_json<double>(settings, "strength", recording.file());
+    request.init =
+        InitImage{load_image(recorded_file(recording, settings["init"], "init")),
+                  strength ? std::optional(static_cast<float>(*strength)) : std::nullopt};
+    if (settings.contains("mask")) {
+        request.inpaint =
+            Inpaint{.mask = load_mask(recorded_file(recording, settings["mask"], "mask"))};
+    }
+}
+
 Request recorded_request(const Recording& recording, const nlohmann::json& settings,
                          std::vector<Adapter> adapters) {
     Request request;
@@ -126,6 +148,7 @@ Request recorded_request(const Recording& recording, const nlohmann::json& setti
     request.steps = whole_setting(recording, settings, "steps");
     request.guidance = static_cast<float>(setting<double>(recording, settings, "guidance"));
     request.references = recorded_references(recording, settings);
+    add_recorded_init(recording, settings, request);
     return request;
 }
 
@@ -156,8 +179,20 @@ std::string recorded_variant(const Recording& recording, const nlohmann::json& s
 
 // ---- Which model and which limits ----
 
-void check_widths(const Recording& recording, const Model& model, const Job& job) {
-    const HostTensor noise = recording.get("noise");
+// As recorded; of a recording that names a noise_seed instead, as torch draws it on a CPU.
+HostTensor recorded_noise(const Recording& recording, const nlohmann::json& settings,
+                          const Model& model, const Job& job) {
+    if (recording.has("noise") || !settings.contains("noise_seed")) {
+        return recording.get("noise");
+    }
+    HostTensor noise({model.sizes.channels, job.latent_w() * job.latent_h(), 1, 1});
+    const int seed = whole_setting(recording, settings, "noise_seed");
+    noise.data = draw_normal(Generator::cpu_f32, static_cast<uint64_t>(seed), noise.data.size());
+    return noise;
+}
+
+void check_widths(const Recording& recording, const HostTensor& noise, const Model& model,
+                  const Job& job) {
     const int64_t n_tokens = job.latent_w() * job.latent_h();
     check(noise.ne == std::array<int64_t, 4>{model.sizes.channels, n_tokens, 1, 1},
           ErrorKind::bad_file, recording.file().string(), ": noise has ", noise.ne[1],
@@ -216,21 +251,50 @@ Conditioning replay_conditioning(const Run& run, LoadedModel& loaded_model) {
     }
     for (size_t i = 0; i < run.images.references.size(); ++i) {
         HostTensor latents = loaded_model.vae().encode(to_planes(run.images.references[i]));
-        run.compare("reference_latents_" + std::to_string(i), to_tokens(latents), run.limits.stage);
+        const size_t n_edited = run.job.edit ? 1 : 0;
+        run.compare(
+            i < n_edited ? "source_latents" : "reference_latents_" + std::to_string(i - n_edited),
+            to_tokens(latents), run.limits.stage);
         conditioning.references.push_back(std::move(latents));
     }
     return conditioning;
+}
+
+// What the loop starts from and what it keeps, when a part of a picture is repainted.
+struct ReplayedEdit {
+    HostTensor start;
+    KnownRegion known;
+};
+
+ReplayedEdit replay_edit(const Run& run, const HostTensor& source) {
+    ReplayedEdit edit;
+    edit.known = {run.noise, to_tokens(source), run.job.edit->cells()};
+    HostTensor cells({1, static_cast<int64_t>(edit.known.mask.size()), 1, 1});
+    cells.data = edit.known.mask;
+    run.compare("mask_cells", cells, Limits::kSigmas);
+    edit.start = add_noise(edit.known.latents, edit.known.noise, run.job.sigmas.front());
+    run.compare("start", edit.start, run.limits.stage);
+    return edit;
 }
 
 HostTensor replay_steps(const Run& run, Transformer& transformer, Conditioning conditioning) {
     HostTensor sigmas({static_cast<int64_t>(run.job.sigmas.size()), 1, 1, 1});
     sigmas.data = run.job.sigmas;
     run.compare("sigmas", sigmas, Limits::kSigmas);
+    HostTensor start = run.noise;
+    Constrain constrain;
+    if (run.job.edit) {
+        ReplayedEdit edit = replay_edit(run, conditioning.references.front());
+        start = std::move(edit.start);
+        constrain = [known = std::move(edit.known)](HostTensor& x, float sigma) {
+            known.blend(x, sigma);
+        };
+    }
     Denoiser denoiser(
         transformer, std::move(conditioning), run.job.latent_w(), run.job.latent_h(),
         {.guidance = run.job.guidance, .kv_references = run.model.variant == Variant::kv});
     return sample(
-        run.recording.get("noise"),
+        std::move(start),
         {run.job.sigmas.begin(),
          run.job.sigmas.begin() + static_cast<std::ptrdiff_t>(run.n_steps + 1)},
         [&](const HostTensor& x, float sigma, size_t step) {
@@ -238,7 +302,8 @@ HostTensor replay_steps(const Run& run, Transformer& transformer, Conditioning c
         },
         [&](const HostTensor& x, size_t step, const HostTensor&) {
             run.compare("latents_" + std::to_string(step), x, run.limits.run);
-        });
+        },
+        constrain);
 }
 
 // In 0..1; nothing when no picture was recorded.
@@ -299,7 +364,8 @@ void replay_one(const fs::path& file, ModelOptions options, std::vector<Adapter>
     const Request request = recorded_request(recording, settings, std::move(adapters));
     Job job = resolve_recorded(recording, request, model);
     FittedImages images = fit_images(request, job);
-    check_widths(recording, model, job);
+    HostTensor noise = recorded_noise(recording, settings, model, job);
+    check_widths(recording, noise, model, job);
     LoadedModel loaded_model(model, options.load);
     const TensorType type = parse_matrix_type(options.load.type);
     const TensorType coarsest = coarsest_type(model, type);
@@ -309,6 +375,7 @@ void replay_one(const fs::path& file, ModelOptions options, std::vector<Adapter>
                   .model = model,
                   .job = std::move(job),
                   .images = std::move(images),
+                  .noise = std::move(noise),
                   .limits = limits_for(loaded_model.backend(Part::transformer), coarsest),
                   .n_steps = max_steps == 0 ? n_steps : std::min(max_steps, n_steps),
                   .report = report};

@@ -12,15 +12,16 @@ namespace flux2::cli {
 
 // Replays each recording and compares whatever it holds of: token_ids (exactly), prompt_embeds,
 // negative_prompt_embeds (of the empty prompt), reference_latents_i, sigmas, latents_i (after step
-// i), image. Without an image the PNG of the recording's name beside it serves. What is not
-// recorded is noted, what is recorded but not computed fails. Only the noise is taken from the
-// recording; every other stage starts from our own results.
+// i), image; of repainted pictures also source_latents, mask_cells, start. Without an image the PNG
+// of the recording's name beside it serves. What is not recorded is noted, what is recorded but not
+// computed fails. Only the noise is taken from the recording; every other stage starts from our own
+// results.
 //
 // The settings prompt, steps, guidance, width, height, references (files beside the recording),
-// lora and model stand in its metadata. lora lists files, relative to the recording, with their
-// strengths: [["a.safetensors", 0.8]]; `adapters` are used instead when there are any. In a folder
-// with several transformers a model whose name has the word base, kv or dev asks for that variant,
-// any other name for the distilled one.
+// init, mask, strength, lora and model stand in its metadata. lora lists files, relative to the
+// recording, with their strengths: [["a.safetensors", 0.8]]; `adapters` are used instead when there
+// are any. In a folder with several transformers a model whose name has the word base, kv or dev
+// asks for that variant, any other name for the distilled one.
 //
 // With max_steps, a run ends after so many steps, without its picture; what is recorded of later
 // ones is not compared. 0: no limit.

@@ -148,7 +148,7 @@ struct LoadOptions {
 // `strength` is above 0 (almost keeps the picture; 0 itself is refused) and at most 1 (ignores it).
 struct InitImage {
     Image image;
-    std::optional<float> strength;  // unset: 0.75; 1 when a part of the picture is repainted
+    std::optional<float> strength = {};  // unset: 0.75; 1 when a part of the picture is repainted
 };
 
 enum class InpaintArea {
@@ -166,9 +166,9 @@ struct Inpaint {
     int blur = 0;         // pixels over which its edge becomes soft, on both sides
     // Pixels inside the mask's edge over which the result passes into the picture; unset: by the
     // size of the region.
-    std::optional<int> blend;
+    std::optional<int> blend = {};
     InpaintArea area = InpaintArea::whole;
-    std::optional<int> padding;  // pixels around a masked area; unset: by its size
+    std::optional<int> padding = {};  // pixels around a masked area; unset: by its size
 };
 
 // Enlarges the canvas of the picture to start from by so many pixels, and paints what is new. Goes

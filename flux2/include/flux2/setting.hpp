@@ -25,6 +25,8 @@ enum class Setting {
     cache_folder,
     // Of Request.
     fit_size,
+    init,
+    inpaint_area,
     adapters,
     // Of load_image().
     alpha,
