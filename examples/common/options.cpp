@@ -101,7 +101,7 @@ void add_generate_options(cxxopts::Options& options) {
          cxxopts::value<std::vector<std::string>>())                               //
         ("match-ref", "take the size of this reference, 1 for the first", text())  //
         ("i,init-img", "picture to start from", text())                            //
-        ("strength", "how much to change it, above 0 to 1 (default 0.75)",
+        ("strength", "how much to change it, above 0 to 1 (default 0.75; with a mask 1)",
          text())                                                                     //
         ("alpha", "transparency of pictures: drop or white (default drop)", text())  //
         ("sigmas", "own noise levels, such as 1,0.9,0.7,0", text())                  //
@@ -110,6 +110,7 @@ void add_generate_options(cxxopts::Options& options) {
          text())                                                     //
         ("noise", "safetensors file with the tensor noise", text())  //
         ("embeds", "safetensors file with prompt_embeds and negative_prompt_embeds", text());
+    add_edit_options(options);
     options.add_options("Adapters")  //
         ("lora", "LoRA to use, FILE or FILE:STRENGTH such as x.safetensors:0.8 (repeatable)",
          cxxopts::value<std::vector<std::string>>())  //
@@ -134,7 +135,7 @@ void add_generate_options(cxxopts::Options& options) {
 }
 
 std::string help_of(const cxxopts::Options& options) {
-    return options.help({"Model", "Picture", "Adapters", "Output"});
+    return options.help({"Model", "Picture", "Editing", "Adapters", "Output"});
 }
 
 void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model) {
@@ -261,6 +262,7 @@ void read_generate_options(const cxxopts::ParseResult& args, GenerateOptions& o)
     check(args.count("strength") == 0 || !o.init.empty(), ErrorKind::bad_argument,
           "--strength goes with a picture to start from; add --init-img FILE");
     read_float(args, "strength", o.strength);
+    read_edit_options(args, !o.init.empty(), o.edit);
     if (args.count("alpha") > 0) {
         o.alpha = parse_alpha(given(args, "alpha"));
     }
@@ -310,6 +312,10 @@ const char* option_of(Setting setting) {
             return "--no-cache";  // messages say to leave this setting empty
         case Setting::fit_size:
             return "--fit";
+        case Setting::init:
+            return "--init-img";
+        case Setting::inpaint_area:
+            return "--inpaint-area";
         case Setting::adapters:
             return "--lora";
         case Setting::alpha:

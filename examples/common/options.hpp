@@ -3,6 +3,7 @@
 
 #include <flux2/flux2.hpp>
 #include "base/parse_number.hpp"
+#include "common/edit_options.hpp"
 
 #include <cxxopts.hpp>
 
@@ -37,7 +38,8 @@ struct GenerateOptions {
     Request request;  // without prompt and pictures
     std::vector<std::filesystem::path> references;
     std::filesystem::path init;
-    float strength = 0.75f;
+    std::optional<float> strength;
+    EditOptions edit;
     Alpha alpha = Alpha::drop;
     std::filesystem::path lora_folder;  // of the adapters that tags in prompts name
     AdapterFilters adapter_filters;     // already set in the request's adapters

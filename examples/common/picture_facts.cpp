@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "common/stored_facts.hpp"
 #include "formats/json_file.hpp"
 
 #include <algorithm>
@@ -38,40 +39,6 @@ json adapter_facts(const Adapter& adapter, ModelHashes& hashes) {
     return facts;
 }
 
-// Whether a number can be converted to T: the JSON library does not check. All whole numbers here
-// are counts or seeds.
-template <typename T>
-bool in_range(const json& value) {
-    if constexpr (std::is_same_v<T, bool>) {
-        return value.is_boolean();
-    } else if constexpr (std::is_integral_v<T>) {
-        const bool positive =
-            value.is_number_unsigned() || (value.is_number_integer() && value.get<int64_t>() >= 0);
-        return positive &&
-               value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<T>::max());
-    } else if constexpr (std::is_floating_point_v<T>) {
-        constexpr double kMost = std::numeric_limits<T>::max();
-        return value.is_number() && std::abs(value.get<double>()) <= kMost;
-    }
-    return true;
-}
-
-template <typename T>
-T get(const json& facts, const char* key, const T& otherwise, const fs::path& picture) {
-    if (!facts.contains(key) || facts[key].is_null()) {
-        return otherwise;
-    }
-    try {
-        if (in_range<T>(facts[key])) {
-            return facts[key].get<T>();
-        }
-    } catch (const json::exception&) {
-        // reported below
-    }
-    fail(ErrorKind::bad_file, picture.string(), ": its settings are broken at '", key,
-         "'; give them on the command line instead");
-}
-
 }  // namespace
 
 json picture_facts(const GenerateOptions& options, const ModelFiles& files, ModelHashes& hashes,
@@ -84,6 +51,7 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
     for (const Adapter& adapter : request.adapters) {
         adapters.push_back(adapter_facts(adapter, hashes));
     }
+    const bool is_edit = request.inpaint || request.outpaint;
     json facts = {{"version", version()},
                   {"model",
                    {{"name", pipeline.model().name},
@@ -109,7 +77,9 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
                   {"requested_steps", nullptr},
                   {"references", references},
                   {"init_img", full_name(options.init)},
-                  {"strength", options.strength},
+                  {"strength", options.strength.value_or(is_edit ? 1.0f : 0.75f)},
+                  {"edit", edit_facts(options.edit, request)},
+                  {"keep_colours", request.keep_colours},
                   {"adapters", adapters},
                   {"alpha", options.alpha == Alpha::white ? "white" : "drop"},
                   {"noise", full_name(request.noise_file)},
@@ -217,18 +187,19 @@ json read_picture_facts(const fs::path& picture) {
 namespace {
 
 void read_adapters(const json& facts, const fs::path& picture, GenerateOptions& o) {
-    for (const json& stored : get<std::vector<json>>(facts, "adapters", {}, picture)) {
+    for (const json& stored : get_fact<std::vector<json>>(facts, "adapters", {}, picture)) {
         check(stored.is_object(), ErrorKind::bad_file, picture.string(),
               ": its settings are broken at 'adapters'; give --lora FILE instead");
         const auto text = [&](const char* key) {
-            return get<std::string>(stored, key, "", picture);
+            return get_fact<std::string>(stored, key, "", picture);
         };
         const std::string file = text("file");
-        o.request.adapters.push_back({.file = file,
-                                      .strength = get<float>(stored, "strength", 1.0f, picture),
-                                      .include = text("include"),
-                                      .exclude = text("exclude"),
-                                      .block_strengths = text("blocks")});
+        o.request.adapters.push_back(
+            {.file = file,
+             .strength = get_fact<float>(stored, "strength", 1.0f, picture),
+             .include = text("include"),
+             .exclude = text("exclude"),
+             .block_strengths = text("blocks")});
         o.stored_adapter_hashes[file] = text("sha256");
     }
 }
@@ -237,44 +208,52 @@ void read_adapters(const json& facts, const fs::path& picture, GenerateOptions& 
 
 GenerateOptions options_from_facts(const json& facts, const fs::path& picture) {
     const auto text = [&](const json& from, const char* key) {
-        return get<std::string>(from, key, "", picture);
+        return get_fact<std::string>(from, key, "", picture);
     };
-    const json model = get<json>(facts, "model", json::object(), picture);
+    const json model = get_fact<json>(facts, "model", json::object(), picture);
     const auto part = [&](const char* name) {
-        const json file = get<json>(model, name, json::object(), picture);
+        const json file = get_fact<json>(model, name, json::object(), picture);
         return fs::path(file.is_object() ? text(file, "file") : "");
     };
     GenerateOptions o;
     o.model.files = {part("transformer"), part("text_encoder"), part("vae"), part("taesd"),
-                     get<bool>(model, "taesd_preview_only", false, picture)};
+                     get_fact<bool>(model, "taesd_preview_only", false, picture)};
     for (const char* name : kParts) {
-        const json file = get<json>(model, name, json::object(), picture);
+        const json file = get_fact<json>(model, name, json::object(), picture);
         o.stored_hashes[name] = file.is_object() ? text(file, "sha256") : "";
     }
     o.model.load.variant = text(model, "variant");
     o.model.load.type = text(facts, "type");
-    o.model.load.device = get<std::string>(facts, "device", "auto", picture);
+    o.model.load.device = get_fact<std::string>(facts, "device", "auto", picture);
     o.prompt = text(facts, "prompt");
     Request& r = o.request;
     r.negative_prompt = text(facts, "negative_prompt");
-    r.width = get<int>(facts, "width", 1024, picture);
-    r.height = get<int>(facts, "height", 1024, picture);
-    r.guidance = get<float>(facts, "guidance", 1.0f, picture);
-    r.seed = get<uint64_t>(facts, "seed", 0, picture);
-    r.generator = get<std::string>(facts, "rng", "cuda", picture);
-    r.sigmas = get<std::vector<float>>(facts, "own_sigmas", {}, picture);
-    if (const int steps = get<int>(facts, "requested_steps", 0, picture); steps > 0) {
+    const json edit = get_fact<json>(facts, "edit", json(), picture);
+    if (edit.is_object()) {
+        o.edit = edit_from_facts(edit, picture);
+        r.width = find_fact<int>(edit, "width", picture);
+        r.height = find_fact<int>(edit, "height", picture);
+    } else {
+        r.width = get_fact<int>(facts, "width", 1024, picture);
+        r.height = get_fact<int>(facts, "height", 1024, picture);
+    }
+    o.edit.keep_colours = get_fact<bool>(facts, "keep_colours", false, picture);
+    r.guidance = get_fact<float>(facts, "guidance", 1.0f, picture);
+    r.seed = get_fact<uint64_t>(facts, "seed", 0, picture);
+    r.generator = get_fact<std::string>(facts, "rng", "cuda", picture);
+    r.sigmas = get_fact<std::vector<float>>(facts, "own_sigmas", {}, picture);
+    if (const int steps = get_fact<int>(facts, "requested_steps", 0, picture); steps > 0) {
         r.steps = steps;
     }
-    if (const int length = get<int>(facts, "text_length", 0, picture); length > 0) {
+    if (const int length = get_fact<int>(facts, "text_length", 0, picture); length > 0) {
         r.text_length = length;
     }
     for (const std::string& file :
-         get<std::vector<std::string>>(facts, "references", {}, picture)) {
+         get_fact<std::vector<std::string>>(facts, "references", {}, picture)) {
         o.references.emplace_back(file);
     }
     o.init = text(facts, "init_img");
-    o.strength = get<float>(facts, "strength", o.strength, picture);
+    o.strength = find_fact<float>(facts, "strength", picture);
     o.alpha = text(facts, "alpha") == "white" ? Alpha::white : Alpha::drop;
     r.noise_file = text(facts, "noise");
     r.embeds_file = text(facts, "embeds");

@@ -87,6 +87,7 @@ void check_outputs(const GenerateOptions& o) {
     }
     std::vector<fs::path> inputs = o.references;
     inputs.push_back(o.init);
+    inputs.push_back(o.edit.mask);
     for (const fs::path& input : inputs) {
         std::error_code ignored;
         check(o.preview.empty() || !fs::equivalent(o.preview, input, ignored),
@@ -215,6 +216,7 @@ Request make_request(const GenerateOptions& o) {
     if (!o.init.empty()) {
         request.init = InitImage{load_image(o.init, o.alpha), o.strength};
     }
+    apply_edit(o.edit, o.init, request);
     return request;
 }
 
