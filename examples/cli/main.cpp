@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "commands/generate.hpp"
 #include "commands/inspect.hpp"
+#include "commands/library.hpp"
 #include "commands/plan.hpp"
 #include "common/cancel.hpp"
 #include "common/options.hpp"
@@ -41,6 +42,7 @@ int usage(int code) {
         << "usage: flux2 -m FOLDER -p PROMPT -o PICTURE [options]  (flux2 --help: options)\n"
            "       flux2 COMMAND [options]\n"
            "  info       say what models, LoRAs and pictures are, and which fit together\n"
+           "  library    list the named references of a folder, and problems with them\n"
            "  redo       make a picture again from the settings stored in it\n"
            "  plan       tell what a picture would take in memory\n"
            "  selftest   compare every network with recorded results of the reference\n"
@@ -70,6 +72,9 @@ int run(int argc, char** argv) {
     }
     if (command == "info") {
         return info(argc - 1, argv + 1);
+    }
+    if (command == "library") {
+        return library(argc - 1, argv + 1);
     }
     if (command == "plan") {
         return plan(argc - 1, argv + 1);

@@ -2,9 +2,10 @@
 
 #include "base/check.hpp"
 #include "base/letter_case.hpp"
+#include "base/parse_number.hpp"
+#include "common/closest_names.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 #include <system_error>
 #include <tuple>
@@ -16,7 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kOpening = "<lora:";
-constexpr size_t kMaxNamesTold = 8;
 
 // Takes a tag such as "<lora:blueprint:0.8>".
 LoraTag parse_tag(const std::string& tag) {
@@ -33,24 +33,6 @@ LoraTag parse_tag(const std::string& tag) {
         parsed.strength = parse_float(concat("the strength in ", tag), content.substr(colon + 1));
     }
     return parsed;
-}
-
-// How many letters to insert, remove or replace to make one text of the other.
-size_t edit_distance(const std::string& a, const std::string& b) {
-    std::vector<size_t> row(b.size() + 1);  // from the first i letters of a
-    for (size_t j = 0; j <= b.size(); ++j) {
-        row[j] = j;
-    }
-    for (size_t i = 0; i < a.size(); ++i) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < b.size(); ++j) {
-            const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-            diagonal = row[j + 1];
-            row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-        }
-    }
-    return row.back();
 }
 
 bool is_lora_file(const fs::directory_entry& entry) {
@@ -102,52 +84,20 @@ LoraFolder::LoraFolder(fs::path folder) : folder_(std::move(folder)) {
 
 fs::path LoraFolder::find(const std::string& name) const {
     const auto found = entries_.find(name);
-    check(found != entries_.end(), ErrorKind::bad_argument, "there is no LoRA '", name, "' in ",
-          folder_.string(), closest_names(name));
+    if (found == entries_.end()) {
+        std::vector<std::string> names;
+        for (const auto& [other, files] : entries_) {
+            names.push_back(other);
+        }
+        fail(ErrorKind::bad_argument, "there is no LoRA '", name, "' in ", folder_.string(),
+             names.empty() ? ", which holds no .safetensors or .gguf file"
+                           : closest_names(name, names));
+    }
     const std::vector<Entry>& files = found->second;
     check(files.size() == 1 || files[0].depth < files[1].depth, ErrorKind::bad_argument,
           "the LoRA '", name, "' may be ", files.front().file.string(), " or ",
           files.back().file.string(), "; rename one of them, or use --lora FILE");
     return files.front().file;
-}
-
-std::string LoraFolder::closest_names(const std::string& name) const {
-    std::vector<std::pair<size_t, std::string>> names;
-    for (const auto& [other, files] : entries_) {
-        names.emplace_back(edit_distance(to_lower(name), to_lower(other)), other);
-    }
-    if (names.empty()) {
-        return ", which holds no .safetensors or .gguf file";
-    }
-    std::sort(names.begin(), names.end());
-    std::string text = names.size() > kMaxNamesTold ? "; the closest are " : "; it has ";
-    for (size_t i = 0; i < std::min(names.size(), kMaxNamesTold); ++i) {
-        text += (i == 0 ? "" : ", ") + names[i].second;
-    }
-    return text;
-}
-
-std::vector<AdaptedPrompt> resolve_tags(const std::vector<std::string>& prompts,
-                                        const GenerateOptions& o) {
-    std::optional<LoraFolder> folder;  // listed when the first tag is met
-    std::vector<AdaptedPrompt> resolved;
-    for (const std::string& prompt : prompts) {
-        TaggedPrompt split = split_tags(prompt);
-        AdaptedPrompt& adapted = resolved.emplace_back();
-        adapted.text = std::move(split.text);
-        for (const LoraTag& tag : split.tags) {
-            check(!o.lora_folder.empty(), ErrorKind::bad_argument, "the prompt names the LoRA '",
-                  tag.name, "'; add --lora-dir FOLDER with its file, or use --lora FILE");
-            if (!folder) {
-                folder.emplace(o.lora_folder);
-            }
-            Adapter& adapter = adapted.adapters.emplace_back();
-            adapter.file = folder->find(tag.name);
-            adapter.strength = tag.strength;
-            apply_filters(o.adapter_filters, adapter);
-        }
-    }
-    return resolved;
 }
 
 }  // namespace flux2::cli

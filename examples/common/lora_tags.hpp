@@ -1,9 +1,6 @@
 // LoRAs that a prompt names itself, as in other programs: "a house <lora:blueprint:0.8>".
 #pragma once
 
-#include <flux2/flux2.hpp>
-#include "common/options.hpp"
-
 #include <filesystem>
 #include <map>
 #include <string>
@@ -40,20 +37,9 @@ class LoraFolder {
         int depth;  // in how many subfolders
         std::filesystem::path file;
     };
-    std::string closest_names(const std::string& name) const;
 
     std::filesystem::path folder_;
     std::map<std::string, std::vector<Entry>> entries_;
 };
-
-// A prompt as the model gets it, and the adapters of its tags.
-struct AdaptedPrompt {
-    std::string text;
-    std::vector<Adapter> adapters;
-};
-
-// Looks the tags up in the options' folder. Throws bad_argument for a tag when no folder is given.
-std::vector<AdaptedPrompt> resolve_tags(const std::vector<std::string>& prompts,
-                                        const GenerateOptions& options);
 
 }  // namespace flux2::cli

@@ -97,8 +97,15 @@ void add_generate_options(cxxopts::Options& options) {
         ("g,guidance,cfg-scale", "guidance (default: the model's)", text())                   //
         ("s,seed", "a number; default: random", text())                                       //
         ("b,batch-count", "pictures per prompt, with seeds counting up", text())              //
-        ("r,ref-image", "reference picture, PNG or JPEG (repeatable)",
-         cxxopts::value<std::vector<std::string>>())                               //
+        ("r,ref-image",
+         "reference picture, PNG or JPEG (repeatable); ROLE=FILE says what it is for: style, "
+         "pose, depth, subject, face, composition, background, colours or outlines",
+         cxxopts::value<std::vector<std::string>>())                                    //
+        ("ref-library", "folder of the pictures that @NAME in a prompt means", text())  //
+        ("ref-resolution",
+         "pixels of each reference at most: full, 500000, or 768x768 (default: 2024x2024 for one, "
+         "1024x1024 for several)",
+         text())                                                                   //
         ("match-ref", "take the size of this reference, 1 for the first", text())  //
         ("i,init-img", "picture to start from", text())                            //
         ("strength", "how much to change it, above 0 to 1 (default 0.75; with a mask 1)",
@@ -242,6 +249,24 @@ void read_adapter_options(const cxxopts::ParseResult& args, GenerateOptions& o) 
     }
 }
 
+void read_reference_options(const cxxopts::ParseResult& args, GenerateOptions& o) {
+    if (args.count("ref-image") > 0) {
+        std::vector<ReferenceFile> references;
+        for (const std::string& text : args["ref-image"].as<std::vector<std::string>>()) {
+            references.push_back(parse_reference(text));
+        }
+        set_references(references, o);
+    }
+    read_path(args, "ref-library", o.reference_library);
+    check(o.reference_library.empty() || is_folder(o.reference_library), ErrorKind::bad_file,
+          o.reference_library.string(),
+          ": no such folder; --ref-library takes one with named pictures");
+    if (args.count("ref-resolution") > 0) {
+        o.request.reference_pixels =
+            parse_reference_pixels("--ref-resolution", given(args, "ref-resolution"));
+    }
+}
+
 }  // namespace
 
 void read_generate_options(const cxxopts::ParseResult& args, GenerateOptions& o) {
@@ -252,12 +277,7 @@ void read_generate_options(const cxxopts::ParseResult& args, GenerateOptions& o)
     read_text(args, "prompt", o.prompt);
     read_path(args, "prompt-file", o.prompt_file);
     read_adapter_options(args, o);
-    if (args.count("ref-image") > 0) {
-        o.references.clear();
-        for (const std::string& file : args["ref-image"].as<std::vector<std::string>>()) {
-            o.references.emplace_back(file);
-        }
-    }
+    read_reference_options(args, o);
     read_path(args, "init-img", o.init);
     check(args.count("strength") == 0 || !o.init.empty(), ErrorKind::bad_argument,
           "--strength goes with a picture to start from; add --init-img FILE");
@@ -316,6 +336,8 @@ const char* option_of(Setting setting) {
             return "--init-img";
         case Setting::inpaint_area:
             return "--inpaint-area";
+        case Setting::reference_pixels:
+            return "--ref-resolution";
         case Setting::adapters:
             return "--lora";
         case Setting::alpha:
@@ -328,6 +350,15 @@ const char* option_of(Setting setting) {
 
 std::string in_options(const std::string& text) {
     return worded(text, option_of);
+}
+
+void set_references(const std::vector<ReferenceFile>& references, GenerateOptions& o) {
+    o.references.clear();
+    o.request.reference_roles.clear();
+    for (const ReferenceFile& reference : references) {
+        o.references.push_back(reference.file);
+        o.request.reference_roles.push_back(reference.role);
+    }
 }
 
 Adapter parse_adapter(const std::string& text) {

@@ -4,6 +4,7 @@
 #include <flux2/flux2.hpp>
 #include "base/parse_number.hpp"
 #include "common/edit_options.hpp"
+#include "common/reference_options.hpp"
 
 #include <cxxopts.hpp>
 
@@ -35,8 +36,9 @@ struct GenerateOptions {
     ModelOptions model;
     std::optional<std::string> prompt;  // unset: an interactive session
     std::filesystem::path prompt_file;
-    Request request;  // without prompt and pictures
-    std::vector<std::filesystem::path> references;
+    Request request;                                // without prompt and pictures
+    std::vector<std::filesystem::path> references;  // their roles are in the request
+    std::filesystem::path reference_library;        // of the pictures that @name in prompts means
     std::filesystem::path init;
     std::optional<float> strength;
     EditOptions edit;
@@ -72,6 +74,9 @@ void check_no_leftovers(const cxxopts::ParseResult& args);
 const char* option_of(Setting setting);
 // A text of the library with settings replaced by option names.
 std::string in_options(const std::string& text);
+
+// Replaces the references and their roles.
+void set_references(const std::vector<ReferenceFile>& references, GenerateOptions& options);
 
 // "FILE" or "FILE:0.8" (base/file_and_strength). Throws bad_argument.
 Adapter parse_adapter(const std::string& text);

@@ -65,6 +65,7 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
                   {"device", pipeline.device()},
                   {"type", options.model.load.type},
                   {"prompt", request.prompt},
+                  {"full_prompt", result.prompt},
                   {"negative_prompt", request.negative_prompt},
                   {"width", result.image.width},
                   {"height", result.image.height},
@@ -76,6 +77,7 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
                   {"own_sigmas", request.sigmas},
                   {"requested_steps", nullptr},
                   {"references", references},
+                  {"reference_roles", request.reference_roles},
                   {"init_img", full_name(options.init)},
                   {"strength", options.strength.value_or(is_edit ? 1.0f : 0.75f)},
                   {"edit", edit_facts(options.edit, request)},
@@ -85,6 +87,7 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
                   {"noise", full_name(request.noise_file)},
                   {"embeds", full_name(request.embeds_file)}};
     facts["text_length"] = request.text_length ? json(*request.text_length) : json();
+    facts["reference_pixels"] = request.reference_pixels ? json(*request.reference_pixels) : json();
     if (request.steps) {
         facts["requested_steps"] = *request.steps;
     }
@@ -204,6 +207,23 @@ void read_adapters(const json& facts, const fs::path& picture, GenerateOptions& 
     }
 }
 
+void read_references(const json& facts, const fs::path& picture, GenerateOptions& o) {
+    for (const std::string& file :
+         get_fact<std::vector<std::string>>(facts, "references", {}, picture)) {
+        o.references.emplace_back(file);
+    }
+    o.request.reference_roles =
+        get_fact<std::vector<std::string>>(facts, "reference_roles", {}, picture);
+    check(o.request.reference_roles.empty() ||
+              o.request.reference_roles.size() == o.references.size(),
+          ErrorKind::bad_file, picture.string(),
+          ": its settings are broken at 'reference_roles'; give -r FILE instead");
+    o.request.reference_roles.resize(o.references.size());
+    if (const json& pixels = facts.value("reference_pixels", json()); !pixels.is_null()) {
+        o.request.reference_pixels = get_fact<int64_t>(facts, "reference_pixels", 0, picture);
+    }
+}
+
 }  // namespace
 
 GenerateOptions options_from_facts(const json& facts, const fs::path& picture) {
@@ -248,10 +268,7 @@ GenerateOptions options_from_facts(const json& facts, const fs::path& picture) {
     if (const int length = get_fact<int>(facts, "text_length", 0, picture); length > 0) {
         r.text_length = length;
     }
-    for (const std::string& file :
-         get_fact<std::vector<std::string>>(facts, "references", {}, picture)) {
-        o.references.emplace_back(file);
-    }
+    read_references(facts, picture, o);
     o.init = text(facts, "init_img");
     o.strength = find_fact<float>(facts, "strength", picture);
     o.alpha = text(facts, "alpha") == "white" ? Alpha::white : Alpha::drop;

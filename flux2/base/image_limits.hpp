@@ -9,7 +9,10 @@ namespace flux2 {
 // Side of a latent token in pixels; sides of generated images are multiples of it.
 constexpr int kImageGrid = 16;
 constexpr int kMinSide = 64;
+// Requests with sides above this, or with more references, are refused; the error says how much
+// memory they would take.
 constexpr int kMaxSide = 4096;
+constexpr size_t kMaxReferences = 16;
 // Longest side of an image that is read or written.
 constexpr int kMaxImageSide = 16384;
 

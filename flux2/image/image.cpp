@@ -260,9 +260,19 @@ Image extend_blurred(const Image& image, const Margins& margins) {
 
 namespace {
 
+// The size of a picture whose longer side is scaled down to at most max_side.
+ImageSize with_sides_of(const Image& image, int max_side) {
+    const int64_t longer = std::max(image.width, image.height);
+    if (longer <= max_side) {
+        return {image.width, image.height};
+    }
+    return {static_cast<int>(int64_t{image.width} * max_side / longer),
+            static_cast<int>(int64_t{image.height} * max_side / longer)};
+}
+
 // The size to which a reference picture is scaled down before cropping; its own size when it is
 // small enough.
-ImageSize shrunk_size(const Image& image, int64_t max_pixels) {
+ImageSize shrunk_size(const Image& image, int64_t max_pixels, int max_side) {
     constexpr int kMaxAspect = 8;
     check_image(image);
     check(max_pixels > 0, ErrorKind::bad_argument, "reference pictures are limited to ", max_pixels,
@@ -274,12 +284,14 @@ ImageSize shrunk_size(const Image& image, int64_t max_pixels) {
     check(std::max(width, height) <= kMaxAspect * std::min(width, height), ErrorKind::bad_argument,
           "a reference picture of ", width, " x ", height,
           " pixels is too long: one side may be at most ", kMaxAspect, " times the other; crop it");
-    const int64_t pixels = int64_t{width} * height;
+    const ImageSize fitting = with_sides_of(image, max_side);
+    const int64_t pixels = int64_t{fitting.width} * fitting.height;
     if (pixels <= max_pixels) {
-        return {width, height};
+        return fitting;
     }
     const double scale = std::sqrt(static_cast<double>(max_pixels) / static_cast<double>(pixels));
-    const ImageSize shrunk = {static_cast<int>(width * scale), static_cast<int>(height * scale)};
+    const ImageSize shrunk = {static_cast<int>(fitting.width * scale),
+                              static_cast<int>(fitting.height * scale)};
     check(std::min(shrunk.width, shrunk.height) >= kImageGrid, ErrorKind::bad_argument,
           "a reference picture of ", width, " x ", height, " pixels has no room in ", max_pixels,
           " pixels; allow more");
@@ -288,14 +300,14 @@ ImageSize shrunk_size(const Image& image, int64_t max_pixels) {
 
 }  // namespace
 
-ImageSize fitted_size(const Image& image, int64_t max_pixels) {
-    const ImageSize shrunk = shrunk_size(image, max_pixels);
+ImageSize fitted_size(const Image& image, int64_t max_pixels, int max_side) {
+    const ImageSize shrunk = shrunk_size(image, max_pixels, max_side);
     return {shrunk.width / kImageGrid * kImageGrid, shrunk.height / kImageGrid * kImageGrid};
 }
 
-Image fit_reference(const Image& image, int64_t max_pixels) {
-    const ImageSize shrunk = shrunk_size(image, max_pixels);
-    const ImageSize fitted = fitted_size(image, max_pixels);
+Image fit_reference(const Image& image, int64_t max_pixels, int max_side) {
+    const ImageSize shrunk = shrunk_size(image, max_pixels, max_side);
+    const ImageSize fitted = fitted_size(image, max_pixels, max_side);
     if (shrunk.width == image.width && shrunk.height == image.height) {
         return center_crop(image, fitted.width, fitted.height);
     }

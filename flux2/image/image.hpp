@@ -36,11 +36,12 @@ Image extend_blurred(const Image& image, const Margins& margins);
 // Scales the picture until it covers this size, then crops the middle.
 Image cover(const Image& image, int width, int height);
 
-// A reference picture as the model takes it: scaled down to at most max_pixels, then cropped to
-// multiples of 16. Throws bad_argument for a side under 64 pixels, or one over 8 times the other.
-Image fit_reference(const Image& image, int64_t max_pixels);
+// A reference picture as the model takes it: scaled down to at most max_pixels and to sides of at
+// most max_side, then cropped to multiples of 16. Throws bad_argument for a side under 64 pixels,
+// or one over 8 times the other.
+Image fit_reference(const Image& image, int64_t max_pixels, int max_side = kMaxImageSide);
 // The size of the result, computed without touching pixels. Throws as fit_reference does.
-ImageSize fitted_size(const Image& image, int64_t max_pixels);
+ImageSize fitted_size(const Image& image, int64_t max_pixels, int max_side = kMaxImageSide);
 
 // 0..255 -> -1..1, planes of red, green and blue: [width, height, 3].
 HostTensor to_planes(const Image& image);

@@ -13,6 +13,8 @@
 #include "pipeline/preview.hpp"
 #include "pipeline/progress.hpp"
 #include "pipeline/prompt.hpp"
+#include "pipeline/reference_roles.hpp"
+#include "pipeline/reference_sizes.hpp"
 #include "pipeline/request.hpp"
 #include "pipeline/sampler.hpp"
 #include "pipeline/tensor_cache.hpp"
@@ -97,11 +99,13 @@ struct Pipeline::Impl {
     uint64_t program_bytes;  // before anything is loaded
     std::optional<MemoryPlanner> planner;
     std::optional<HostTensor> preview_map;
+    std::string told_reference_cost;  // in the last line about it
 
     Job resolve_job(const Request& request);
     MemoryChoice choose_memory(const Job& job);
     MemoryLimits memory_limits() const;
     void check_memory(const Job& job);
+    void tell_reference_cost(const Job& job);
     Result generate(const Request& request, const Job& job, const Reporter& reporter);
     bool prepare_features(const std::vector<PromptKey>& prompts, const Reporter& reporter);
     Conditioning condition(const Job& job, const FittedImages& images, Result& result,
@@ -173,6 +177,15 @@ void Pipeline::Impl::check_memory(const Job& job) {
                        loaded_model.device()));
         }
     }
+}
+
+// Once for pictures alike.
+void Pipeline::Impl::tell_reference_cost(const Job& job) {
+    const std::string line = reference_cost_line(job, model);
+    if (!line.empty() && line != told_reference_cost) {
+        log(LogLevel::warning, line);
+    }
+    told_reference_cost = line;
 }
 
 // Returns whether the text encoder was needed.
@@ -422,6 +435,7 @@ Result Pipeline::generate(const Request& request, const Progress& progress) {
     reporter.check_cancel();
     const Job job = impl_->resolve_job(request);
     impl_->check_memory(job);
+    impl_->tell_reference_cost(job);
     const CancelWatch cancel(impl_->loaded_model, request);
     impl_->loaded_model.set_adapters(job.adapters);
     return impl_->generate(request, job, reporter);
@@ -438,8 +452,9 @@ void Pipeline::encode_prompts(const Request& request, const std::vector<std::str
     }
     std::vector<PromptKey> keys;
     for (const std::string& prompt : prompts) {
-        check_prompt(prompt);
-        keys.push_back({prompt, job.text_length, identity_of(job.adapters.text_encoder)});
+        const std::string full = with_reference_sentences(prompt, request);
+        check_prompt(full);
+        keys.push_back({full, job.text_length, identity_of(job.adapters.text_encoder)});
     }
     if (job.two_passes) {
         keys.push_back(

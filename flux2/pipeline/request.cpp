@@ -5,6 +5,8 @@
 #include "networks/family.hpp"
 #include "pipeline/latents.hpp"
 #include "pipeline/prompt.hpp"
+#include "pipeline/reference_roles.hpp"
+#include "pipeline/reference_sizes.hpp"
 #include "pipeline/sampler.hpp"
 
 #include <algorithm>
@@ -46,6 +48,12 @@ ImageSize matched_size(const Image& image) {
     return {side(image.width), side(image.height)};
 }
 
+// The same for one whose size is asked for: its own if a picture can have that.
+ImageSize asked_size(const Image& image) {
+    const bool is_exact = is_image_side(image.width) && is_image_side(image.height);
+    return is_exact ? ImageSize{image.width, image.height} : matched_size(image);
+}
+
 ImageSize size_of_noise(const Request& request, const HostTensor& noise) {
     check(std::max(noise.ne[0], noise.ne[1]) <= kSaneSide / kImageGrid, ErrorKind::bad_file,
           request.noise_file.string(), ": its noise of ", noise.ne[0], "x", noise.ne[1],
@@ -57,8 +65,11 @@ ImageSize default_size(const Request& request, const Model& model, const Job& jo
     if (job.noise) {
         return size_of_noise(request, *job.noise);
     }
+    if (request.match_reference) {
+        return asked_size(request.references[*request.match_reference]);
+    }
     if (!request.references.empty()) {
-        return matched_size(request.references[request.match_reference.value_or(0)]);
+        return matched_size(request.references.front());
     }
     if (request.init) {
         return matched_size(request.init->image);
@@ -201,11 +212,6 @@ void resolve_features(const Request& request, const Model& model, Job& job) {
     job.text_length = n;
 }
 
-// The picture that is edited counts as one.
-int64_t reference_limit(const Request& request, const Job& job) {
-    return max_reference_pixels(request.references.size() + (job.edit ? 1 : 0));
-}
-
 void resolve_images(const Request& request, const Model& model, Job& job) {
     const bool can_encode = model.vae || read_tiny_autoencoder_sizes(*model.tiny).has_encoder;
     check(can_encode || (request.references.empty() && !request.init), ErrorKind::bad_file,
@@ -217,7 +223,7 @@ void resolve_images(const Request& request, const Model& model, Job& job) {
         job.references.push_back(job.edit->working_size());
     }
     for (const Image& reference : request.references) {
-        job.references.push_back(fitted_size(reference, reference_limit(request, job)));
+        job.references.push_back(fitted_size(reference, request));
     }
     if (request.init) {
         check_image(request.init->image);
@@ -251,7 +257,7 @@ FittedImages fit_images(const Request& request, const Job& job) {
         images.references.push_back(job.edit->model_picture(request.init->image));
     }
     for (const Image& reference : request.references) {
-        images.references.push_back(fit_reference(reference, reference_limit(request, job)));
+        images.references.push_back(fit_reference(reference, request));
     }
     if (request.init && !job.edit) {
         images.init = cover(request.init->image, job.width, job.height);
@@ -260,10 +266,10 @@ FittedImages fit_images(const Request& request, const Job& job) {
 }
 
 Job resolve(const Request& request, const Model& model) {
-    check_prompt(request.prompt);
-    check_prompt(request.negative_prompt);
     Job job;
-    job.prompt = request.prompt;
+    job.prompt = with_reference_sentences(request.prompt, request);
+    check_prompt(job.prompt);
+    check_prompt(request.negative_prompt);
     job.negative_prompt = request.negative_prompt;
     if (!request.noise_file.empty()) {
         job.noise = share(read_noise(request.noise_file));

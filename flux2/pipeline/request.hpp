@@ -18,13 +18,9 @@
 
 namespace flux2 {
 
-// Requests with more references, or with sides above kMaxSide, are refused; the error says how much
-// memory they would take.
-constexpr size_t kMaxReferences = 16;
-
 // A request after validation: what is to be generated.
 struct Job {
-    std::string prompt, negative_prompt;
+    std::string prompt, negative_prompt;  // the prompt with sentences about references
     int width = 0, height = 0;
     int steps = 0;
     float guidance = 1.0f;

@@ -376,6 +376,24 @@ static void references_reach_the_model(void) {
     EXPECT(result.encode_references_seconds > 0);
     flux2_result_free(&result);
 
+    const char* const roles[2] = {NULL, "style"};
+    request.prompt = "a house";
+    request.reference_roles = roles;
+    request.reference_pixels = 4096;
+    EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_OK);
+    EXPECT(strcmp(result.prompt, "a house. Apply the style from image 2.") == 0);
+    EXPECT(!looks_like(&result.image, "pipeline_klein_edit2.png"));
+    flux2_result_free(&result);
+    const char* const unknown[2] = {"stile", NULL};
+    request.reference_roles = unknown;
+    EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_BAD_ARGUMENT);
+    EXPECT(last_error_says("no role 'stile'"));
+    request.reference_roles = NULL;
+    request.reference_pixels = 10;
+    EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_BAD_ARGUMENT);
+    EXPECT(last_error_says("no room in 10 pixels"));
+    request.reference_pixels = -1;
+
     request.match_reference = 2;
     EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_BAD_ARGUMENT);
     request.match_reference = -1;

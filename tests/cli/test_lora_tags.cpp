@@ -1,6 +1,7 @@
 // LoRAs that prompts name: the tags, and the files they stand for.
 #include "common/lora_tags.hpp"
 
+#include "common/prompt_tags.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>

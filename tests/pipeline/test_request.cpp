@@ -107,7 +107,7 @@ TEST_CASE("sizes that do not fit the grid name the nearest ones, or are rounded"
 TEST_CASE("the size follows a reference, within a megapixel") {
     const Model model = open("klein");
     Request r = request();
-    r.references = {grey(200, 100), grey(2048, 2048)};
+    r.references = {grey(200, 100), grey(2056, 2056)};
     const Job first = resolve(r, model);
     CHECK(first.width == 192);
     CHECK(first.height == 96);
@@ -123,6 +123,48 @@ TEST_CASE("the size follows a reference, within a megapixel") {
     r.match_reference = 0;
     r.width = 256;
     CHECK(test::error_of([&] { resolve(r, model); }).mentions("both a size"));
+}
+
+TEST_CASE("the size of a reference that is asked for is exact when a picture can have it") {
+    const Model model = open("klein");
+    Request r = request();
+    r.references = {grey(1600, 1200), grey(1600, 1210), grey(4112, 1024)};
+    const auto size = [&](std::optional<size_t> match) {
+        r.match_reference = match;
+        const Job job = resolve(r, model);
+        return std::pair{job.width, job.height};
+    };
+    CHECK(size(0) == std::pair{1600, 1200});
+    CHECK(size(std::nullopt) == std::pair{1168, 880});  // a megapixel: 1182.4 x 886.8
+    CHECK(size(1) == std::pair{1168, 880});
+    CHECK(size(2) == std::pair{2048, 496});  // over the longest side: 2051.9 x 511.0
+}
+
+TEST_CASE("references are as large as the request allows") {
+    const Model model = open("klein");
+    Request r = request();
+    r.width = r.height = 64;
+    r.references = {grey(1600, 1200), grey(640, 640)};
+    r.reference_pixels = 0;
+    CHECK(resolve(r, model).n_reference_tokens() == 100 * 75 + 40 * 40);
+    r.reference_pixels = 512 * 512;
+    const Job job = resolve(r, model);
+    CHECK(job.n_reference_tokens() == 36 * 27 + 32 * 32);  // 591.2 x 443.4
+    const FittedImages images = fit_images(r, job);
+    CHECK(images.references[0].width == 576);
+    CHECK(images.references[0].height == 432);
+    r.reference_pixels = -1;
+    CHECK(test::error_of([&] { resolve(r, model); }).kind == ErrorKind::bad_argument);
+}
+
+TEST_CASE("a prompt is limited with its sentences, and resolves with them") {
+    const Model model = open("klein");
+    Request r = request();
+    r.references = {grey(64, 64)};
+    r.reference_roles = {"style"};
+    CHECK(resolve(r, model).prompt == "x. Apply the style from image 1.");
+    r.reference_roles = {std::string(1'000'000, 'x') + "{}"};
+    CHECK(test::error_of([&] { resolve(r, model); }).mentions("too long"));
 }
 
 TEST_CASE("strength drops the first steps of the schedule") {

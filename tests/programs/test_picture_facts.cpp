@@ -38,6 +38,8 @@ GenerateOptions unusual_options() {
     o.request.noise_file = "/n.safetensors";
     o.request.embeds_file = "/e.safetensors";
     o.references = {"/a.png", "/b,c.png"};
+    o.request.reference_roles = {"style", "Use image {}."};
+    o.request.reference_pixels = 0;
     o.init = "/i.png";
     o.strength = 0.5f;
     o.alpha = Alpha::white;
@@ -87,6 +89,8 @@ TEST_CASE("options come back from what a picture stores of them") {
     CHECK(back.request.noise_file == "/n.safetensors");
     CHECK(back.request.embeds_file == "/e.safetensors");
     CHECK(back.references == o.references);
+    CHECK(back.request.reference_roles == o.request.reference_roles);
+    CHECK(back.request.reference_pixels == 0);
     CHECK(back.init == "/i.png");
     CHECK(back.strength == 0.5f);
     CHECK(back.alpha == Alpha::white);
@@ -111,6 +115,22 @@ TEST_CASE("broken LoRAs in a picture's settings are refused") {
         CHECK(error.kind == ErrorKind::bad_file);
         CHECK(error.mentions("x.png: its settings are broken"));
     }
+}
+
+TEST_CASE("broken roles in a picture's settings are refused, and old pictures have none") {
+    for (const char* broken :
+         {R"({"references": ["a"], "reference_roles": ["style", "pose"]})",
+          R"({"references": ["a"], "reference_roles": "style"})",
+          R"({"reference_roles": ["style"]})", R"({"reference_pixels": -1})"}) {
+        CAPTURE(broken);
+        const auto error =
+            test::error_of([&] { options_from_facts(json::parse(broken), "x.png"); });
+        CHECK(error.kind == ErrorKind::bad_file);
+        CHECK(error.mentions("x.png: its settings are broken"));
+    }
+    const GenerateOptions old = options_from_facts(json{{"references", {"a", "b"}}}, "x.png");
+    CHECK(old.request.reference_roles == std::vector<std::string>{"", ""});
+    CHECK_FALSE(old.request.reference_pixels.has_value());
 }
 
 TEST_CASE("a LoRA that changed since the picture was made is told by its hash") {

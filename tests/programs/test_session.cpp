@@ -72,11 +72,14 @@ TEST_CASE("prompts become pictures, settings hold, results serve as references")
     CHECK(has(shown, "width=80\n"));
     CHECK(has(shown, "seed=2147483647\n"));
     CHECK(has(shown, "input_images=" + (folder / "a-001.png").string()));
+    user.set("input_images=style=$1");
+    CHECK(has(user.say("show"), "input_images=style=" + (folder / "a-001.png").string()));
     user.set("width=");
     user.set("height=");
     user.set("match_image_size=0");
     CHECK(has(user.say("a third"), "$3"));
     CHECK(load_image(folder / "a-003.png").width == 64);
+    CHECK(has(stored_settings(folder / "a-003.png"), "a third. Apply the style from image 1."));
     CHECK(has(user.say("history"), "$2  " + (folder / "a-002.png").string() + "  the house"));
     CHECK(has(user.say("help"), "key=value"));
     user.program().type("quit\n");

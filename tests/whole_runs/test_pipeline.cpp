@@ -166,7 +166,7 @@ TEST_CASE("pictures over the limits are refused before their pixels are worked o
     const Image picture{64, 64, std::vector<uint8_t>(3 * 64 * 64, 100)};
     Request request = small_request(1);
     request.width = request.height = 8192;
-    request.init = InitImage{picture};
+    request.init = InitImage{picture, std::nullopt};
     const test::AllocationWatch watch;
     CHECK(test::error_of([&] { pipeline.generate(request); }).mentions("over the limit of 4096"));
     CHECK(watch.largest() < 3u * 8192 * 8192);

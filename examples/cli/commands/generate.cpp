@@ -7,6 +7,7 @@
 #include "base/utf8.hpp"
 #include "commands/session.hpp"
 #include "common/cancel.hpp"
+#include "common/lora_tags.hpp"
 #include "common/model_choice.hpp"
 #include "common/picture_facts.hpp"
 
@@ -163,11 +164,22 @@ std::string without_tags(const std::string& negative_prompt) {
     return split.text;
 }
 
-bool same_adapters(const AdaptedPrompt& a, const AdaptedPrompt& b) {
-    return std::equal(a.adapters.begin(), a.adapters.end(), b.adapters.begin(), b.adapters.end(),
+// Whether one call can encode both: adapters change the text encoder, and the sentences about
+// references are added to the prompts.
+bool encoded_alike(const AdaptedPrompt& a, const AdaptedPrompt& b) {
+    return a.references == b.references &&
+           std::equal(a.adapters.begin(), a.adapters.end(), b.adapters.begin(), b.adapters.end(),
                       [](const Adapter& one, const Adapter& other) {
                           return one.file == other.file && one.strength == other.strength;
                       });
+}
+
+// The options with the files that the prompt adds, as pictures store them.
+GenerateOptions with_references_of(const AdaptedPrompt& prompt, GenerateOptions o) {
+    for (const ReferenceFile& reference : prompt.references) {
+        o.references.push_back(reference.file);
+    }
+    return o;
 }
 
 // Runs a command that makes pictures. With --json every failure becomes an event, also wrong
@@ -238,14 +250,12 @@ std::vector<fs::path> PictureMaker::draw(const GenerateOptions& o, Request reque
                                          const std::vector<AdaptedPrompt>& prompts) {
     request.cancel = &cancel_requested;
     const int n_pictures = static_cast<int>(prompts.size()) * o.batch_count;
-    const std::vector<Adapter> common = request.adapters;
     std::vector<fs::path> files;
     int number = 0;
     size_t n_encoded = 0;
     for (size_t i = 0; i < prompts.size(); ++i) {
-        request.adapters = common;
-        request.adapters.insert(request.adapters.end(), prompts[i].adapters.begin(),
-                                prompts[i].adapters.end());
+        apply_prompt(prompts[i], o, request);
+        const GenerateOptions used = with_references_of(prompts[i], o);
         for (const Adapter& adapter : request.adapters) {
             hashes_.add(adapter.file);
         }
@@ -257,17 +267,18 @@ std::vector<fs::path> PictureMaker::draw(const GenerateOptions& o, Request reque
         for (int b = 0; b < o.batch_count; ++b) {
             request.seed = first_seed + static_cast<uint64_t>(b);
             const std::string count = n_pictures > 1 ? concat(++number, "/", n_pictures) : "";
-            files.push_back(draw_one(o, request, count));
+            files.push_back(draw_one(used, request, count));
         }
     }
     return files;
 }
 
-// Encodes the first prompts that have the same adapters, and returns how many these are.
+// Encodes the first prompts that have the same adapters and references, and returns how many these
+// are.
 size_t PictureMaker::encode_ahead(const Request& request, std::span<const AdaptedPrompt> prompts) {
     std::vector<std::string> texts;
     for (const AdaptedPrompt& prompt : prompts) {
-        if (texts.size() == kPromptsAhead || !same_adapters(prompt, prompts.front())) {
+        if (texts.size() == kPromptsAhead || !encoded_alike(prompt, prompts.front())) {
             break;
         }
         texts.push_back(prompt.text);

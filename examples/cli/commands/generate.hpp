@@ -3,10 +3,10 @@
 
 #include <flux2/flux2.hpp>
 #include "commands/display.hpp"
-#include "common/lora_tags.hpp"
 #include "common/model_hash.hpp"
 #include "common/options.hpp"
 #include "common/output_name.hpp"
+#include "common/prompt_tags.hpp"
 
 #include <cstddef>
 #include <filesystem>
@@ -22,8 +22,9 @@ class PictureMaker {
     // Opens the model. `names` gives the names of all pictures.
     PictureMaker(const GenerateOptions& options, OutputNames names, Display& display);
 
-    // Makes and writes the pictures of these prompts, with the request's adapters and then their
-    // own. `request` is the result of make_request for the options. Returns the files.
+    // Makes and writes the pictures of these prompts, with the request's adapters and references
+    // and then their own. `request` is the result of make_request for the options. Returns the
+    // files.
     std::vector<std::filesystem::path> draw(const GenerateOptions& options, Request request,
                                             const std::vector<AdaptedPrompt>& prompts);
     Pipeline& pipeline() { return pipeline_; }

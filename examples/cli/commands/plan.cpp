@@ -2,9 +2,9 @@
 
 #include <flux2/flux2.hpp>
 #include "commands/generate.hpp"
-#include "common/lora_tags.hpp"
 #include "common/model_choice.hpp"
 #include "common/options.hpp"
+#include "common/prompt_tags.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -73,7 +73,7 @@ int plan(int argc, char** argv) {
     read_generate_options(args, o);
     Request request = make_request(o);
     const AdaptedPrompt prompt = resolve_tags({o.prompt.value_or("")}, o).front();
-    request.adapters.insert(request.adapters.end(), prompt.adapters.begin(), prompt.adapters.end());
+    apply_prompt(prompt, o, request);
     Pipeline pipeline =
         Pipeline::load(choose_files(o.model, o.style != OutputStyle::text), o.model.load);
     const MemoryPlan memory = pipeline.plan(request);

@@ -3,7 +3,7 @@
 #include "base/check.hpp"
 #include "commands/generate.hpp"
 #include "common/cancel.hpp"
-#include "common/lora_tags.hpp"
+#include "common/prompt_tags.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -20,7 +20,8 @@ constexpr const char* kHelp =
     "Type a prompt and press Enter. Settings are changed by key=value:\n"
     "  width=512 height=512       pixels, multiples of 16; width= takes the default again\n"
     "  steps=4 guidance=4 seed=7  likewise\n"
-    "  input_images=a.png,$1      references: files, and results of this session by number\n"
+    "  input_images=a.png,$1      references: files, and results of this session by number;\n"
+    "                             style=a.png says what it is for (flux2 --help: roles)\n"
     "  match_image_size=0         take the size of a reference, the first is 0\n"
     "  negative_prompt=blurry     for models guided by two passes\n"
     "LoRAs, for all pictures that follow; <lora:NAME:0.8> in a prompt is for one:\n"
@@ -136,13 +137,14 @@ bool Session::set(const std::string& line) {
         {"negative_prompt", [&] { r.negative_prompt = value; }},
         {"input_images",
          [&] {
-             std::vector<fs::path> files;
+             std::vector<ReferenceFile> references;
              std::istringstream in(value);
              for (std::string item; std::getline(in, item, ',');) {
-                 files.push_back(resolve_picture(trimmed(item)));
-                 load_image(files.back(), options_.alpha);  // throws now if it cannot be read
+                 ReferenceFile& reference = references.emplace_back(parse_reference(trimmed(item)));
+                 reference.file = resolve_picture(reference.file.string());
+                 load_image(reference.file, options_.alpha);  // throws now if it cannot be read
              }
-             options_.references = files;
+             set_references(references, options_);
          }},
         {"match_image_size",
          [&] {
@@ -232,7 +234,9 @@ void Session::show() const {
     tell("seed", r.seed);
     std::cout << "negative_prompt=" << r.negative_prompt << "\ninput_images=";
     for (size_t i = 0; i < options_.references.size(); ++i) {
-        std::cout << (i == 0 ? "" : ",") << options_.references[i].string();
+        const std::string& role = r.reference_roles.at(i);
+        std::cout << (i == 0 ? "" : ",") << role << (role.empty() ? "" : "=")
+                  << options_.references[i].string();
     }
     std::cout << "\n";
     tell("match_image_size", r.match_reference);

@@ -25,6 +25,7 @@ enum class Setting {
     cache_folder,
     // Of Request.
     fit_size,
+    reference_pixels,
     init,
     inpaint_area,
     adapters,
