@@ -89,14 +89,17 @@ void add_generate_options(cxxopts::Options& options) {
     options.add_options("Picture")                                                            //
         ("p,prompt", "what to draw", text())                                                  //
         ("prompt-file", "a prompt per line, a picture each; - reads standard input", text())  //
-        ("n,negative-prompt", "what to keep out (models guided by two passes)", text())       //
+        ("n,negative-prompt", "what to keep out (base models, or with --cfg-scale)", text())  //
         ("W,width", "pixels, a multiple of 16 (default 1024)", text())                        //
         ("H,height", "pixels, a multiple of 16 (default 1024)", text())                       //
         ("fit", "round width and height to multiples of 16")                                  //
         ("steps", "denoising steps (default: the model's)", text())                           //
-        ("g,guidance,cfg-scale", "guidance (default: the model's)", text())                   //
-        ("s,seed", "a number; default: random", text())                                       //
-        ("b,batch-count", "pictures per prompt, with seeds counting up", text())              //
+        ("g,guidance", "guidance (default: the model's)", text())                             //
+        ("cfg-scale", "guidance by two passes; on other models than base it doubles the time",
+         text())                                                                                  //
+        ("cfg-interval", "share of the steps with two passes, FROM,UNTIL such as 0,0.5", text())  //
+        ("s,seed", "a number; default: random", text())                                           //
+        ("b,batch-count", "pictures per prompt, with seeds counting up", text())                  //
         ("r,ref-image",
          "reference picture, PNG or JPEG (repeatable); ROLE=FILE says what it is for: style, "
          "pose, depth, subject, face, composition, background, colours or outlines",
@@ -189,6 +192,20 @@ Alpha parse_alpha(const std::string& text) {
     return text == "white" ? Alpha::white : Alpha::drop;
 }
 
+void read_guidance_options(const cxxopts::ParseResult& args, GenerateOptions& o) {
+    // On base models both are one setting: the one that is given replaces what the picture that is
+    // made again stores as the other.
+    if (o.model.load.variant == "base" && args.count("guidance") + args.count("cfg-scale") == 1) {
+        o.request.guidance.reset();
+        o.request.cfg_scale.reset();
+    }
+    read_float(args, "guidance", o.request.guidance);
+    read_float(args, "cfg-scale", o.request.cfg_scale);
+    if (args.count("cfg-interval") > 0) {
+        o.request.guidance_interval = parse_interval("--cfg-interval", given(args, "cfg-interval"));
+    }
+}
+
 void read_picture_options(const cxxopts::ParseResult& args, GenerateOptions& o) {
     Request& request = o.request;
     read_text(args, "negative-prompt", request.negative_prompt);
@@ -213,7 +230,7 @@ void read_picture_options(const cxxopts::ParseResult& args, GenerateOptions& o) 
     if (args.count("sigmas") > 0) {
         request.sigmas = parse_floats(given(args, "sigmas"));
     }
-    read_float(args, "guidance", request.guidance);
+    read_guidance_options(args, o);
     if (args.count("seed") > 0) {
         request.seed = parse_seed(given(args, "seed"));
     }
@@ -340,6 +357,8 @@ const char* option_of(Setting setting) {
             return "--ref-resolution";
         case Setting::adapters:
             return "--lora";
+        case Setting::cfg_scale:
+            return "--cfg-scale";
         case Setting::alpha:
             return "--alpha";
         case Setting::tokenizer:
@@ -386,6 +405,13 @@ std::vector<float> parse_floats(const std::string& text) {
         begin = end + 1;
     }
     return values;
+}
+
+GuidanceInterval parse_interval(const std::string& name, const std::string& text) {
+    const size_t comma = text.find(',');
+    check(comma != std::string::npos, ErrorKind::bad_argument, name, " '", text,
+          "' has one number, expected two: FROM,UNTIL such as 0,0.5");
+    return {parse_float(name, text.substr(0, comma)), parse_float(name, text.substr(comma + 1))};
 }
 
 uint64_t parse_seed(const std::string& text) {

@@ -85,6 +85,8 @@ void apply_filters(const AdapterFilters& filters, Adapter& adapter);
 
 // "1,0.9,0.7,0"
 std::vector<float> parse_floats(const std::string& text);
+// "0,0.5", as `name` is given it. Throws bad_argument; the numbers are checked by the library.
+GuidanceInterval parse_interval(const std::string& name, const std::string& text);
 // Throws bad_argument.
 uint64_t parse_seed(const std::string& text);
 

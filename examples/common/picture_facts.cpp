@@ -91,6 +91,9 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
     if (request.steps) {
         facts["requested_steps"] = *request.steps;
     }
+    facts["cfg_scale"] = request.cfg_scale ? json(*request.cfg_scale) : json();
+    facts["used_cfg_scale"] = result.cfg_scale;
+    facts["guidance_interval"] = {request.guidance_interval.from, request.guidance_interval.until};
     return facts;
 }
 
@@ -143,6 +146,15 @@ std::string hashes_of(const json& adapters) {
     return hashes;
 }
 
+// "CFG scale: 4", with dev's embedded guidance as others name it.
+std::string guidance_of(const json& facts) {
+    std::string text = concat("CFG scale: ", facts.value("used_cfg_scale", 1.0f));
+    if (facts["model"].value("variant", "") == "dev") {
+        text += concat(", Distilled CFG Scale: ", facts["guidance"].get<float>());
+    }
+    return text;
+}
+
 }  // namespace
 
 std::vector<ImageText> picture_texts(const json& given) {
@@ -157,7 +169,7 @@ std::vector<ImageText> picture_texts(const json& given) {
         line << "Negative prompt: " << negative << "\n";
     }
     const json& model = facts["model"];
-    line << "Steps: " << facts["steps"] << ", Sampler: Euler, CFG scale: " << facts["guidance"]
+    line << "Steps: " << facts["steps"] << ", Sampler: Euler, " << guidance_of(facts)
          << ", Seed: " << facts["seed"] << ", Size: " << facts["width"] << "x" << facts["height"]
          << ", Model hash: "
          << model["transformer"]["sha256"].get<std::string>().substr(0, kShortHash)
@@ -224,6 +236,16 @@ void read_references(const json& facts, const fs::path& picture, GenerateOptions
     }
 }
 
+// Pictures of earlier versions store neither.
+void read_cfg(const json& facts, const fs::path& picture, Request& request) {
+    request.cfg_scale = find_fact<float>(facts, "cfg_scale", picture);
+    const auto interval =
+        get_fact<std::vector<float>>(facts, "guidance_interval", {0.0f, 1.0f}, picture);
+    check(interval.size() == 2, ErrorKind::bad_file, picture.string(),
+          ": its settings are broken at 'guidance_interval'; give --cfg-interval instead");
+    request.guidance_interval = {interval[0], interval[1]};
+}
+
 }  // namespace
 
 GenerateOptions options_from_facts(const json& facts, const fs::path& picture) {
@@ -259,6 +281,7 @@ GenerateOptions options_from_facts(const json& facts, const fs::path& picture) {
     }
     o.edit.keep_colours = get_fact<bool>(facts, "keep_colours", false, picture);
     r.guidance = get_fact<float>(facts, "guidance", 1.0f, picture);
+    read_cfg(facts, picture, r);
     r.seed = get_fact<uint64_t>(facts, "seed", 0, picture);
     r.generator = get_fact<std::string>(facts, "rng", "cuda", picture);
     r.sigmas = get_fact<std::vector<float>>(facts, "own_sigmas", {}, picture);

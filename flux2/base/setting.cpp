@@ -12,7 +12,7 @@ namespace {
 constexpr std::array kNames = {
     "transformer",  "text_encoder", "vae",          "taesd",    "folder",           "device",
     "type",         "variant",      "cache_folder", "fit_size", "reference_pixels", "init",
-    "inpaint_area", "adapters",     "alpha",        "tokenizer"};
+    "inpaint_area", "adapters",     "cfg_scale",    "alpha",    "tokenizer"};
 static_assert(kNames.size() == static_cast<size_t>(Setting::tokenizer) + 1);
 
 // The one that is named at this place of a text.

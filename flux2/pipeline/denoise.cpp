@@ -1,7 +1,6 @@
 #include "pipeline/denoise.hpp"
 
 #include "pipeline/latents.hpp"
-#include "pipeline/sampler.hpp"
 
 #include <utility>
 
@@ -25,22 +24,27 @@ Denoiser::Denoiser(Transformer& transformer, const Conditioning& conditioning, i
     }
 }
 
+ReferenceMode Denoiser::reference_mode(size_t step) const {
+    if (!options_.kv_references || input_.ref.data.empty()) {
+        return ReferenceMode::joint;
+    }
+    return step == 0 ? ReferenceMode::extract : ReferenceMode::cached;
+}
+
 HostTensor Denoiser::velocity(const HostTensor& x, float sigma, size_t step) {
     input_.img = x;
     input_.timestep = sigma;
-    ReferenceMode mode = ReferenceMode::joint;
-    if (options_.kv_references && !input_.ref.data.empty()) {
-        mode = step == 0 ? ReferenceMode::extract : ReferenceMode::cached;
-    }
+    const ReferenceMode mode = reference_mode(step);
     HostTensor cond = transformer_.predict(input_, mode);
-    // Models with a guidance input have it embedded; the others need a second pass.
-    if (transformer_.sizes().guidance || options_.guidance <= 1.0f || !negative_txt_) {
+    if (options_.cfg_scale <= 1.0f || !negative_txt_ || !options_.guided_steps.contains(step)) {
         return cond;
     }
+    // What is kept of references does not depend on the text: the first pass kept it for both.
     std::swap(input_.txt, negative_txt_);
-    const HostTensor uncond = transformer_.predict(input_, mode);
+    const HostTensor uncond =
+        transformer_.predict(input_, mode == ReferenceMode::extract ? ReferenceMode::cached : mode);
     std::swap(input_.txt, negative_txt_);
-    return guide(cond, uncond, options_.guidance);
+    return guide(cond, uncond, options_.cfg_scale);
 }
 
 }  // namespace flux2

@@ -3,15 +3,18 @@
 
 #include "base/host_tensor.hpp"
 #include "models/transformer.hpp"
+#include "pipeline/sampler.hpp"
 
 #include <cstdint>
 #include <vector>
 
 namespace flux2 {
 
-// How a model is to be run; facts of its file.
+// How a model is to be run.
 struct DenoiseOptions {
-    float guidance = 1.0f;
+    float guidance = 1.0f;       // for models with a guidance input
+    float cfg_scale = 1.0f;      // of guidance by two passes; at most 1: one pass
+    StepRange guided_steps{};    // those that have two passes
     bool kv_references = false;  // the KV variant: references are computed once
 };
 
@@ -33,6 +36,8 @@ class Denoiser {
     HostTensor velocity(const HostTensor& x, float sigma, size_t step);
 
   private:
+    ReferenceMode reference_mode(size_t step) const;
+
     Transformer& transformer_;
     DenoiseOptions options_;
     SharedTensor negative_txt_;

@@ -298,8 +298,11 @@ HostTensor Pipeline::Impl::denoise(const Job& job, const Conditioning& condition
     const int64_t w = job.latent_w();
     const int64_t h = job.latent_h();
     Denoiser denoiser(loaded_model.transformer(), conditioning, w, h,
-                      {.guidance = job.guidance, .kv_references = model.variant == Variant::kv});
-    const double n_passes = job.steps * (job.two_passes ? 2 : 1);
+                      {.guidance = job.guidance,
+                       .cfg_scale = job.cfg_scale,
+                       .guided_steps = job.guided_steps,
+                       .kv_references = model.variant == Variant::kv});
+    const double n_passes = job.n_passes();
     double passes_done = 0;
     Step step;
     step.stage = Stage::denoise;
@@ -352,6 +355,7 @@ Result Pipeline::Impl::generate(const Request& request, const Job& job, const Re
     result.seed = job.seed;
     result.steps = job.steps;
     result.guidance = job.guidance;
+    result.cfg_scale = job.cfg_scale;
     result.sigmas = job.sigmas;
     const double load_seconds_before = loaded_model.load_seconds();
     const LoadWatch loads(loaded_model, reporter);

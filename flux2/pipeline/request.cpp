@@ -1,13 +1,12 @@
 #include "pipeline/request.hpp"
 
 #include "base/check.hpp"
-#include "base/log.hpp"
 #include "networks/family.hpp"
+#include "pipeline/guidance.hpp"
 #include "pipeline/latents.hpp"
 #include "pipeline/prompt.hpp"
 #include "pipeline/reference_roles.hpp"
 #include "pipeline/reference_sizes.hpp"
-#include "pipeline/sampler.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -145,41 +144,6 @@ void resolve_steps(const Request& request, const Model& model, Job& job) {
     job.steps = static_cast<int>(job.sigmas.size()) - 1;
 }
 
-void resolve_guidance(const Request& request, const Model& model, Job& job) {
-    job.guidance = request.guidance.value_or(model.defaults.guidance);
-    check(std::isfinite(job.guidance) && job.guidance >= 0.0f && job.guidance <= 100.0f,
-          ErrorKind::bad_argument, "a guidance of ", job.guidance,
-          " is out of range; use 0 to 100 (", model.info.name, " wants ", model.defaults.guidance,
-          ")");
-    const bool negative = !request.negative_prompt.empty();
-    if (model.sizes.guidance) {
-        if (negative) {
-            log(LogLevel::warning, model.info.name +
-                                       " has its guidance built in: the negative prompt has no "
-                                       "effect");
-        }
-        return;
-    }
-    if (model.defaults.distilled) {
-        if (job.guidance != 1.0f) {
-            log(LogLevel::warning, concat(model.info.name, " is distilled and takes no guidance: ",
-                                          job.guidance, " has no effect"));
-            job.guidance = 1.0f;
-        }
-        if (negative) {
-            log(LogLevel::warning, model.info.name +
-                                       " is distilled: the negative prompt has no effect; a base "
-                                       "model would use it");
-        }
-        return;
-    }
-    job.two_passes = job.guidance > 1.0f;
-    if (negative && !job.two_passes) {
-        log(LogLevel::warning, concat("the negative prompt has no effect at guidance ",
-                                      job.guidance, "; use more than 1"));
-    }
-}
-
 // Files are read once and checked here, before anything is loaded or computed for them.
 void check_noise(const Request& request, const Model& model, const Job& job) {
     const HostTensor& noise = *job.noise;
@@ -232,6 +196,10 @@ void resolve_images(const Request& request, const Model& model, Job& job) {
 }
 
 }  // namespace
+
+int Job::n_passes() const {
+    return steps + (two_passes ? static_cast<int>(guided_steps.size()) : 0);
+}
 
 int64_t Job::n_reference_tokens() const {
     int64_t n = 0;

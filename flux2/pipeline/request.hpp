@@ -9,6 +9,7 @@
 #include "pipeline/edit.hpp"
 #include "pipeline/model.hpp"
 #include "pipeline/request_adapters.hpp"
+#include "pipeline/sampler.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -23,8 +24,10 @@ struct Job {
     std::string prompt, negative_prompt;  // the prompt with sentences about references
     int width = 0, height = 0;
     int steps = 0;
-    float guidance = 1.0f;
-    bool two_passes = false;  // guidance by a second pass with the negative prompt
+    float guidance = 1.0f;     // embedded by models with a guidance input
+    float cfg_scale = 1.0f;    // of guidance by a second pass with the negative prompt; 1: none
+    bool two_passes = false;   // cfg_scale > 1
+    StepRange guided_steps{};  // those that have two passes
     uint64_t seed = 0;
     Generator generator = Generator::cuda;
     std::vector<float> sigmas;  // one more than steps, from high to 0
@@ -39,6 +42,7 @@ struct Job {
     SharedTensor features, negative_features;  // of the prompts
     AdapterSets adapters;                      // resolved by an AdapterStore
 
+    int n_passes() const;  // of the transformer, in all steps
     int64_t latent_w() const { return width / kImageGrid; }
     int64_t latent_h() const { return height / kImageGrid; }
     int64_t n_reference_tokens() const;

@@ -52,6 +52,18 @@ HostTensor sample(HostTensor x, const std::vector<float>& sigmas, const Predict&
     return x;
 }
 
+StepRange steps_within(float from, float until, size_t n_steps) {
+    // Shares are rounded as `from` and `until` were, so that 0.6 is reached by step 3 of 5.
+    const auto first_at = [&](float share) {
+        size_t step = 0;
+        while (step < n_steps && static_cast<float>(step) / static_cast<float>(n_steps) < share) {
+            ++step;
+        }
+        return step;
+    };
+    return {first_at(from), first_at(until)};
+}
+
 HostTensor guide(const HostTensor& cond, const HostTensor& uncond, float scale) {
     HostTensor result = uncond;
     for (size_t i = 0; i < result.data.size(); ++i) {

@@ -4,8 +4,10 @@
 
 #include "base/host_tensor.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <vector>
 
 namespace flux2 {
@@ -26,6 +28,18 @@ using OnStep = std::function<void(const HostTensor& x, size_t step, const HostTe
 // Integrates x along the schedule: x += (next - current) * velocity.
 HostTensor sample(HostTensor x, const std::vector<float>& sigmas, const Predict& predict,
                   const OnStep& on_step = {}, const Constrain& constrain = {});
+
+// Steps from `first` on, before `end`, counted from 0.
+struct StepRange {
+    size_t first = 0;
+    size_t end = std::numeric_limits<size_t>::max();
+
+    bool contains(size_t step) const { return first <= step && step < end; }
+    size_t size() const { return end - first; }
+};
+
+// The steps i of n_steps with from <= i / n_steps < until; `end` is at most n_steps.
+StepRange steps_within(float from, float until, size_t n_steps);
 
 // Classifier-free guidance: uncond + scale * (cond - uncond).
 HostTensor guide(const HostTensor& cond, const HostTensor& uncond, float scale);

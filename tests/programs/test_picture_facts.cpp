@@ -30,6 +30,8 @@ GenerateOptions unusual_options() {
     o.request.prompt = *o.prompt;
     o.request.negative_prompt = "blurry";
     o.request.guidance = 3.5f;
+    o.request.cfg_scale = 3.5f;
+    o.request.guidance_interval = {0.25f, 0.7f};
     o.request.seed = 9999999999999999999u;
     o.request.generator = "cpu-f32";
     o.request.sigmas = {1.0f, 0.25f, 0.0f};
@@ -81,6 +83,9 @@ TEST_CASE("options come back from what a picture stores of them") {
     CHECK(back.request.width == 64);
     CHECK(back.request.height == 80);
     CHECK(back.request.guidance == 3.5f);
+    CHECK(back.request.cfg_scale == 3.5f);
+    CHECK(back.request.guidance_interval.from == 0.25f);
+    CHECK(back.request.guidance_interval.until == 0.7f);
     CHECK(back.request.seed == 9999999999999999999u);
     CHECK(back.request.generator == "cpu-f32");
     CHECK(back.request.sigmas == o.request.sigmas);
@@ -102,6 +107,44 @@ TEST_CASE("options come back from what a picture stores of them") {
     CHECK(adapter.exclude == "mlp");
     CHECK(adapter.block_strengths == "double=0.5");
     CHECK(back.stored_adapter_hashes.at(name_of(adapter.file)) == back.stored_hashes.at("vae"));
+}
+
+TEST_CASE("pictures of versions without cfg_scale have their guidance alone") {
+    const GenerateOptions o = options_from_facts(json{{"guidance", 4.0}}, "x.png");
+    CHECK(o.request.guidance == 4.0f);
+    CHECK(!o.request.cfg_scale);
+    CHECK(o.request.guidance_interval.from == 0.0f);
+    CHECK(o.request.guidance_interval.until == 1.0f);
+    for (const char* broken : {R"({"guidance_interval": 7})", R"({"guidance_interval": [0]})",
+                               R"({"guidance_interval": [0, 0.5, 1]})", R"({"cfg_scale": "4"})"}) {
+        CAPTURE(broken);
+        const auto error =
+            test::error_of([&] { options_from_facts(json::parse(broken), "x.png"); });
+        CHECK(error.kind == ErrorKind::bad_file);
+        CHECK(error.mentions("x.png: its settings are broken"));
+    }
+}
+
+TEST_CASE("the line for other programs has the scale of two passes, and dev's own guidance") {
+    json facts = {{"version", "1.2"},
+                  {"model",
+                   {{"variant", "dev"},
+                    {"transformer", {{"file", "/m/d.gguf"}, {"sha256", "0123456789abcdef"}}}}},
+                  {"prompt", "a house"},
+                  {"negative_prompt", ""},
+                  {"steps", 4},
+                  {"guidance", 3.5},
+                  {"used_cfg_scale", 1.2f},
+                  {"seed", 7},
+                  {"width", 64},
+                  {"height", 80},
+                  {"init_img", ""}};
+    const auto has = [&](const char* words) {
+        return picture_texts(facts)[0].text.find(words) != std::string::npos;
+    };
+    CHECK(has("Sampler: Euler, CFG scale: 1.2, Distilled CFG Scale: 3.5, Seed: 7"));
+    facts["model"]["variant"] = "klein";
+    CHECK(has("Sampler: Euler, CFG scale: 1.2, Seed: 7"));
 }
 
 TEST_CASE("broken LoRAs in a picture's settings are refused") {
@@ -166,7 +209,7 @@ TEST_CASE("other programs find their line in a picture") {
     REQUIRE(texts.size() == 2);
     CHECK(texts[0].key == "parameters");
     CHECK(texts[0].text ==
-          "a b \xef\xbf\xbd\nNegative prompt: dark\nSteps: 4, Sampler: Euler, CFG scale: 1.0, "
+          "a b \xef\xbf\xbd\nNegative prompt: dark\nSteps: 4, Sampler: Euler, CFG scale: 1, "
           "Seed: 7, Size: 64x80, Model hash: 0123456789, Model: k, Denoising strength: 0.5, "
           "Version: flux2 1.2");
     CHECK(texts[1].key == "flux2");
@@ -189,7 +232,7 @@ TEST_CASE("other programs find a picture's LoRAs as tags and hashes") {
          {{{"file", "/l/blue.safetensors"}, {"sha256", "aaaaaaaaaabb"}, {"strength", 0.8f}},
           {{"file", "/l/ink.gguf"}, {"sha256", "bbbbbbbbbbcc"}, {"strength", -1.0f}}}}};
     CHECK(picture_texts(facts)[0].text ==
-          "a house <lora:blue:0.8> <lora:ink:-1>\nSteps: 4, Sampler: Euler, CFG scale: 1.0, "
+          "a house <lora:blue:0.8> <lora:ink:-1>\nSteps: 4, Sampler: Euler, CFG scale: 1, "
           "Seed: 7, Size: 64x80, Model hash: 0123456789, Model: k, Lora hashes: \"blue: "
           "aaaaaaaaaa, ink: bbbbbbbbbb\", Version: flux2 1.2");
 }
@@ -225,6 +268,29 @@ TEST_CASE("redo makes the same picture, and another one for each change") {
     const Image matched = made.again({"--match-ref", "1"});
     CHECK(matched.width == reference.width / 16 * 16);
     CHECK(matched.height == reference.height / 16 * 16);
+}
+
+TEST_CASE("redo repeats guidance by two passes, and either option changes it on a base model") {
+    const test::TemporaryFolder folder;
+    const auto run = [&](const Arguments& arguments, const char* name) {
+        const auto result =
+            test::flux2_program(joined(arguments, {"--no-cache", "-o", name_of(folder / name)}));
+        REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+        return load_image(folder / name).rgb;
+    };
+    for (const std::string variant : {"klein", "base"}) {
+        CAPTURE(variant);
+        const auto first = run(
+            joined(test::small_picture(), {"-p", "x", "-s", "7", "--steps", "2", "--variant",
+                                           variant, "--cfg-scale", "3", "--cfg-interval", "0,0.5"}),
+            "first.png");
+        const Arguments redo = {"redo", name_of(folder / "first.png")};
+        CHECK(run(redo, "again.png") == first);
+        CHECK(run(joined(redo, {"--cfg-scale", "5"}), "scale.png") != first);
+        CHECK(run(joined(redo, {"--cfg-interval", "0,1"}), "whole.png") != first);
+        const bool is_base = variant == "base";
+        CHECK((run(joined(redo, {"-g", "5"}), "guidance.png") != first) == is_base);
+    }
 }
 
 TEST_CASE("redo tells which model files are others than those that made the picture") {

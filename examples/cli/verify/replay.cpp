@@ -290,9 +290,11 @@ HostTensor replay_steps(const Run& run, Transformer& transformer, Conditioning c
             known.blend(x, sigma);
         };
     }
-    Denoiser denoiser(
-        transformer, std::move(conditioning), run.job.latent_w(), run.job.latent_h(),
-        {.guidance = run.job.guidance, .kv_references = run.model.variant == Variant::kv});
+    Denoiser denoiser(transformer, std::move(conditioning), run.job.latent_w(), run.job.latent_h(),
+                      {.guidance = run.job.guidance,
+                       .cfg_scale = run.job.cfg_scale,
+                       .guided_steps = run.job.guided_steps,
+                       .kv_references = run.model.variant == Variant::kv});
     return sample(
         std::move(start),
         {run.job.sigmas.begin(),

@@ -140,7 +140,7 @@ void test_run(Selftest& test, const std::string& run, Transformer& transformer, 
     }
     Denoiser denoiser(
         transformer, std::move(conditioning), noise.ne[0], noise.ne[1],
-        {.guidance = guided ? 4.0f : 1.0f, .kv_references = run.find("kv_") != std::string::npos});
+        {.cfg_scale = guided ? 4.0f : 1.0f, .kv_references = run.find("kv_") != std::string::npos});
     const HostTensor tokens = sample(
         to_tokens(noise), sigmas.data,
         [&](const HostTensor& x, float sigma, size_t step) {

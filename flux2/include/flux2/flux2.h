@@ -485,9 +485,11 @@ typedef struct flux2_request {
     int32_t inpaint_padding;  // pixels around a masked area; below 0: by its size
     // Pixels by which init's canvas grows; what is new is painted.
     int32_t outpaint_left, outpaint_top, outpaint_right, outpaint_bottom;
-    // Guidance by two passes on any model; below 0: as `guidance` says.
+    // Guidance by two passes on any model, above 1; below 0: as `guidance` says.
     float cfg_scale;
-    float guidance_from, guidance_until;  // the share of the steps that have two passes, 0 to 1
+    // Step i of n, from 0 on, has two passes when guidance_from <= i / n < guidance_until; 0 and 1:
+    // all steps.
+    float guidance_from, guidance_until;
     uint32_t keep_colours;  // match colours to init or the first reference by what did not change
 } flux2_request;
 

@@ -177,22 +177,22 @@ struct Outpaint {
     int left = 0, top = 0, right = 0, bottom = 0;
 };
 
-// The share of the steps in which guidance by two passes is used: from one point to another, 0 to
-// 1; in the other steps there is one pass.
+// The share of the steps in which guidance by two passes is used: step i of n, counted from 0, has
+// two passes when from <= i / n < until, and one otherwise. 0 <= from < until <= 1; 0 to 1: all.
 struct GuidanceInterval {
     float from = 0, until = 1;
 };
 
 struct Request {
     std::string prompt;
-    std::string negative_prompt;       // for models with guidance by two passes
+    std::string negative_prompt;       // for guidance by two passes
     std::optional<int> width, height;  // multiples of 16; unset: a reference's, else the model's
     bool fit_size = false;             // round sizes to multiples of 16 instead of refusing them
     std::optional<int> steps;          // unset: the model's own
     std::optional<float> guidance;     // unset: the model's own
     // Guidance by two passes with the negative prompt, on any model: for base models the same as
-    // `guidance`, others make two passes when it is above 1. Unset: base models by `guidance`, the
-    // others one pass.
+    // `guidance`, others make two passes when it is above 1, dev with its `guidance` in both.
+    // Unset: base models by `guidance`, the others one pass.
     std::optional<float> cfg_scale;
     GuidanceInterval guidance_interval;
     std::optional<uint64_t> seed;  // unset: random, see Result

@@ -29,6 +29,7 @@ enum class Setting {
     init,
     inpaint_area,
     adapters,
+    cfg_scale,
     // Of load_image().
     alpha,
     // Of flux2-convert: what it puts into the GGUF file of a text encoder.
