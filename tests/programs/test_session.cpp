@@ -114,6 +114,55 @@ TEST_CASE("wrong lines are answered by a sentence, and the session goes on") {
     CHECK(folder.names() == std::vector<std::string>{"a-001.png", "text.png"});
 }
 
+TEST_CASE("a line sets several things, and draws when the prompt is one of them") {
+    const test::TemporaryFolder folder;
+    fs::copy_file(test::fixture("klein/ref_0.png"), folder / "a b,c.png");
+    Typist user(folder);
+    CHECK(has(user.say("run"), "flux2: there is no prompt to draw again"));
+    user.set("width=80 height=96 seed=5 negative_prompt=\"blurry, dark\"");
+    const std::string picture = (folder / "a b,c.png").string();
+    user.set("input_images=\"" + picture + "\" match_image_size=");
+    const std::string shown = user.say("show");
+    CHECK(has(shown, "width=80\nheight=96\n"));
+    CHECK(has(shown, "negative_prompt=blurry, dark\n"));
+    CHECK(has(shown, "input_images=" + picture + "\n"));
+    CHECK(has(user.say("prompt=\"a = house\" width=64 cfg_scale=2"), "$1 = "));
+    const Image first = load_image(folder / "a-001.png");
+    CHECK(first.width == 64);
+    CHECK(first.height == 96);
+    const std::string settings = stored_settings(folder / "a-001.png");
+    CHECK(has(settings, "\"prompt\":\"a = house\""));
+    CHECK(has(settings, "\"cfg_scale\":2.0"));
+    CHECK(has(user.say("run"), "$2 = "));
+    CHECK(load_image(folder / "a-002.png").rgb == first.rgb);
+    CHECK(has(user.say("history"), "a-002.png  a = house"));
+}
+
+TEST_CASE("reset takes settings back to the command line's, and a bad line changes none") {
+    const test::TemporaryFolder folder;
+    Typist user(folder, "a.png", {"-s", "9"});
+    user.set("seed=5 steps=2 cfg_interval=0.2,0.8 strength=0.5");
+    CHECK(has(user.say("width=128 height=tall"), "flux2: height takes a whole number"));
+    CHECK(has(user.say("show"), "width=64\nheight=64\nsteps=2\n"));
+    CHECK(has(user.say("show"), "cfg_interval=0.2,0.8\nseed=5\n"));
+    user.set("reset seed");
+    CHECK(has(user.say("show"), "steps=2\n"));
+    CHECK(has(user.say("show"), "seed=9\n"));
+    user.set("reset");
+    CHECK(has(user.say("show"), "steps=1\n"));
+    CHECK(has(user.say("show"), "strength=\n"));
+    CHECK(has(user.say("reset button"), "$1 = "));
+    CHECK(has(user.say("init_img=$1 strength=0.9 prompt=a house"), "$2 = "));
+    const std::string settings = stored_settings(folder / "a-002.png");
+    CHECK(has(settings, "a-001.png"));
+    CHECK(has(settings, "\"prompt\":\"a house\""));
+    CHECK(has(user.say("mask=" + (folder / "none.png").string()), "no such file"));
+    user.set("mask=$1");
+    CHECK(has(user.say("show"), "mask=" + (folder / "a-001.png").string() + "\n"));
+    user.set("init= mask=");
+    CHECK(has(user.say("show"), "init_img=\nstrength=0.9\nmask=\n"));
+}
+
 TEST_CASE("a session uses LoRAs until they are removed, and those of tags once") {
     const test::TemporaryFolder folder;
     const test::TemporaryFolder loras;

@@ -2,14 +2,15 @@
 
 #include "base/check.hpp"
 #include "commands/generate.hpp"
+#include "commands/session_settings.hpp"
 #include "common/cancel.hpp"
 #include "common/prompt_tags.hpp"
+#include "common/setting_line.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <iostream>
-#include <map>
-#include <sstream>
+#include <optional>
+#include <set>
 
 namespace flux2::cli {
 namespace {
@@ -17,25 +18,37 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kHelp =
-    "Type a prompt and press Enter. Settings are changed by key=value:\n"
+    "Type a prompt and press Enter. Settings are changed by key=value, several on a line:\n"
     "  width=512 height=512       pixels, multiples of 16; width= takes the default again\n"
     "  steps=4 guidance=4 seed=7  likewise\n"
+    "  cfg_scale=3                guidance by two passes, on any model\n"
+    "  cfg_interval=0,0.5         the share of the steps that have two passes\n"
+    "  negative_prompt=\"a, b\"     for guidance by two passes\n"
     "  input_images=a.png,$1      references: files, and results of this session by number;\n"
     "                             style=a.png says what it is for (flux2 --help: roles)\n"
     "  match_image_size=0         take the size of a reference, the first is 0\n"
-    "  negative_prompt=blurry     for models guided by two passes\n"
+    "  init_img=$1 strength=0.6   a picture to start from, and how much to change it\n"
+    "  mask=m.png                 repaint this part of it; mask=alpha: what is transparent in it\n"
+    "  prompt=\"a house\" seed=7    sets the prompt as well, and draws\n"
+    "A value goes on to the next setting; in quotes it may hold anything, and \\\" is a quote.\n"
     "LoRAs, for all pictures that follow; <lora:NAME:0.8> in a prompt is for one:\n"
     "  /lora FILE:0.8             use one, or change its strength\n"
     "  /lora                      list them\n"
     "  /lora remove 1             stop using the first; /lora clear: all\n"
-    "Commands: show (settings), history (results so far), help, quit.\n";
+    "Commands:\n"
+    "  run                        draw the last prompt again, with the present settings\n"
+    "  reset                      all settings as on the command line; reset width: this one\n"
+    "  show, history              the settings; the results so far\n"
+    "  help, quit\n";
 
 constexpr const char* kLoraCommand = "/lora";
+constexpr const char* kPromptKey = "prompt";
 
-std::string trimmed(const std::string& text) {
-    const size_t first = text.find_first_not_of(" \t\r");
-    const size_t last = text.find_last_not_of(" \t\r");
-    return first == std::string::npos ? "" : text.substr(first, last - first + 1);
+// The settings that a line can have.
+std::set<std::string> line_keys() {
+    std::set<std::string> keys = session_keys();
+    keys.insert(kPromptKey);
+    return keys;
 }
 
 // Each picture gets a unique name, with any pattern.
@@ -51,6 +64,7 @@ class Session {
   public:
     Session(const GenerateOptions& options, Display& display)
         : options_(options),
+          first_options_(options),
           display_(display),
           picture_maker_(options, name_pictures(options, display), display) {
         std::cout << picture_maker_.pipeline().model().name << " on "
@@ -70,7 +84,11 @@ class Session {
             history();
         } else if (line == kLoraCommand || line.starts_with(std::string(kLoraCommand) + " ")) {
             change_adapters(trimmed(line.substr(std::string(kLoraCommand).size())));
-        } else if (!line.empty() && !set(line)) {
+        } else if (line == "run") {
+            check(!last_prompt_.empty(), ErrorKind::bad_argument,
+                  "there is no prompt to draw again; type one");
+            draw(last_prompt_);
+        } else if (!line.empty() && !reset(line) && !set(line)) {
             draw(line);
         }
         return true;
@@ -83,6 +101,7 @@ class Session {
     };
 
     bool set(const std::string& line);
+    bool reset(const std::string& line);
     void change_adapters(const std::string& what);
     void use_adapter(const std::string& what);
     void remove_adapter(const std::string& number);
@@ -93,16 +112,12 @@ class Session {
     fs::path resolve_picture(const std::string& name) const;
 
     GenerateOptions options_;
+    GenerateOptions first_options_;  // of the command line
+    std::string last_prompt_;
     Display& display_;
     PictureMaker picture_maker_;
     std::vector<Drawn> drawn_;
 };
-
-// Whether a line that is no known setting looks like one, rather than like a prompt.
-bool looks_like_setting(const std::string& key) {
-    constexpr const char* kLetters = "abcdefghijklmnopqrstuvwxyz_";
-    return key.size() > 1 && key.find_first_not_of(kLetters) == std::string::npos;
-}
 
 // "$2" is the second result of this session.
 fs::path Session::resolve_picture(const std::string& name) const {
@@ -115,52 +130,51 @@ fs::path Session::resolve_picture(const std::string& name) const {
     return drawn_[static_cast<size_t>(number) - 1].file;
 }
 
-// Takes a line of the form key=value. Returns false when it is a prompt.
+// Takes a line of settings, all of them or none, and draws if the prompt is one. Returns false when
+// the line is a prompt.
 bool Session::set(const std::string& line) {
-    const size_t equals = line.find('=');
-    const std::string key = trimmed(line.substr(0, equals));
-    const std::string value = equals == std::string::npos ? "" : trimmed(line.substr(equals + 1));
-    Request& r = options_.request;
-    const auto whole = [&](std::optional<int>& target) {
-        target = value.empty() ? std::nullopt : std::optional(parse_int(key, value));
-    };
-    const std::map<std::string, std::function<void()>> setters = {
-        {"width", [&] { whole(r.width); }},
-        {"height", [&] { whole(r.height); }},
-        {"steps", [&] { whole(r.steps); }},
-        {"num_steps", [&] { whole(r.steps); }},
-        {"guidance",
-         [&] {
-             r.guidance = value.empty() ? std::nullopt : std::optional(parse_float(key, value));
-         }},
-        {"seed", [&] { r.seed = value.empty() ? std::nullopt : std::optional(parse_seed(value)); }},
-        {"negative_prompt", [&] { r.negative_prompt = value; }},
-        {"input_images",
-         [&] {
-             std::vector<ReferenceFile> references;
-             std::istringstream in(value);
-             for (std::string item; std::getline(in, item, ',');) {
-                 ReferenceFile& reference = references.emplace_back(parse_reference(trimmed(item)));
-                 reference.file = resolve_picture(reference.file.string());
-                 load_image(reference.file, options_.alpha);  // throws now if it cannot be read
-             }
-             set_references(references, options_);
-         }},
-        {"match_image_size",
-         [&] {
-             const int number = value.empty() ? 0 : parse_int(key, value);
-             check(number >= 0, ErrorKind::bad_argument, key, " counts references from 0");
-             r.match_reference =
-                 value.empty() ? std::nullopt : std::optional(static_cast<size_t>(number));
-         }},
-    };
-    const auto setter = setters.find(key);
-    if (equals == std::string::npos || setter == setters.end()) {
-        check(equals == std::string::npos || !looks_like_setting(key), ErrorKind::bad_argument,
-              "there is no setting ", key, "; help lists them");
+    const auto settings = parse_setting_line(line, line_keys());
+    if (!settings) {
         return false;
     }
-    setter->second();
+    GenerateOptions changed = options_;
+    std::optional<std::string> prompt;
+    for (const LineSetting& setting : *settings) {
+        if (setting.key == kPromptKey) {
+            prompt = setting.text();
+            check(!prompt->empty(), ErrorKind::bad_argument,
+                  "an empty prompt; write prompt=\"what to draw\"");
+        } else {
+            apply_setting(
+                setting, [&](const std::string& name) { return resolve_picture(name); }, changed);
+        }
+    }
+    options_ = changed;
+    if (prompt) {
+        draw(*prompt);
+    }
+    return true;
+}
+
+// Takes "reset" and "reset width height". Returns false when the line is a prompt.
+bool Session::reset(const std::string& line) {
+    std::vector<std::string> words = words_of(line);
+    if (words.empty() || words.front() != "reset") {
+        return false;
+    }
+    words.erase(words.begin());
+    const bool only_keys = std::all_of(words.begin(), words.end(), [](const std::string& word) {
+        return session_keys().contains(word);
+    });
+    if (!only_keys) {
+        return false;
+    }
+    if (words.empty()) {
+        options_ = first_options_;
+    }
+    for (const std::string& key : words) {
+        copy_setting(key, first_options_, options_);
+    }
     return true;
 }
 
@@ -211,6 +225,7 @@ void Session::show_adapters() const {
 }
 
 void Session::draw(const std::string& prompt) {
+    last_prompt_ = prompt;
     const std::vector<AdaptedPrompt> resolved = resolve_tags({prompt}, options_);
     for (const fs::path& file : picture_maker_.draw(options_, make_request(options_), resolved)) {
         drawn_.push_back({prompt, file});
@@ -219,27 +234,7 @@ void Session::draw(const std::string& prompt) {
 }
 
 void Session::show() const {
-    const Request& r = options_.request;
-    const auto tell = [](const char* key, const auto& value) {
-        std::cout << key << "=";
-        if (value) {
-            std::cout << *value;
-        }
-        std::cout << "\n";
-    };
-    tell("width", r.width);
-    tell("height", r.height);
-    tell("steps", r.steps);
-    tell("guidance", r.guidance);
-    tell("seed", r.seed);
-    std::cout << "negative_prompt=" << r.negative_prompt << "\ninput_images=";
-    for (size_t i = 0; i < options_.references.size(); ++i) {
-        const std::string& role = r.reference_roles.at(i);
-        std::cout << (i == 0 ? "" : ",") << role << (role.empty() ? "" : "=")
-                  << options_.references[i].string();
-    }
-    std::cout << "\n";
-    tell("match_image_size", r.match_reference);
+    std::cout << describe_settings(options_);
     show_adapters();
 }
 
