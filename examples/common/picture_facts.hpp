@@ -19,7 +19,7 @@ nlohmann::json picture_facts(const GenerateOptions& options, const ModelFiles& f
                              ModelHashes& hashes, const Pipeline& pipeline, const Request& request,
                              const Result& result);
 
-// The texts of a PNG: `parameters` in the form of AUTOMATIC1111's web interface, and `flux2`.
+// The texts of a picture: `parameters` in the form of AUTOMATIC1111's web interface, and `flux2`.
 std::vector<ImageText> picture_texts(const nlohmann::json& facts);
 
 // Our JSON in a picture. Throws bad_file when it has none or a broken one.

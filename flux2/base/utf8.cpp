@@ -42,10 +42,9 @@ std::ptrdiff_t line_number(std::string_view text) {
     return 1 + std::count(text.begin(), text.end(), '\n');
 }
 
-// Decodes the bytes after the byte-order mark; `high` is the index of the high byte in a pair, 0 or
-// 1.
-std::string from_utf16(std::string_view bytes, size_t high, const std::string& file) {
-    std::string text;
+// Appends UTF-16 up to its end or its first error. Returns whether there was none.
+bool append_utf16(std::string_view bytes, bool big_endian, std::string& text) {
+    const size_t high = big_endian ? 0 : 1;  // the index of the high byte in a pair
     const auto unit = [&](size_t i) {
         return static_cast<char32_t>(static_cast<uint8_t>(bytes[i + high]) << 8 |
                                      static_cast<uint8_t>(bytes[i + 1 - high]));
@@ -57,8 +56,7 @@ std::string from_utf16(std::string_view bytes, size_t high, const std::string& f
         char32_t c = whole ? unit(i) : 0;
         const bool pair = is_high(c) && i + 3 < bytes.size() && is_low(unit(i + 2));
         if (!whole || is_low(c) || (is_high(c) && !pair)) {
-            fail(ErrorKind::bad_file, file, ": line ", line_number(text),
-                 " is not UTF-16, which the file's byte-order mark promises; save it as UTF-8");
+            return false;
         }
         if (pair) {
             c = 0x10000 + ((c - 0xD800) << 10) + (unit(i + 2) - 0xDC00);
@@ -66,6 +64,15 @@ std::string from_utf16(std::string_view bytes, size_t high, const std::string& f
         }
         append_utf8(text, c);
     }
+    return true;
+}
+
+// Of the bytes after the byte-order mark.
+std::string from_utf16(std::string_view bytes, bool big_endian, const std::string& file) {
+    std::string text;
+    const bool valid = append_utf16(bytes, big_endian, text);
+    check(valid, ErrorKind::bad_file, file, ": line ", line_number(text),
+          " is not UTF-16, which the file's byte-order mark promises; save it as UTF-8");
     return text;
 }
 
@@ -124,12 +131,44 @@ void append_utf8(std::string& text, char32_t c) {
     }
 }
 
+bool is_utf8(std::string_view text) {
+    for (size_t at = 0; at < text.size();) {
+        if (!next_code_point(text, at)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+std::optional<std::string> utf8_from_utf16(std::string_view bytes, bool big_endian) {
+    std::string text;
+    return append_utf16(bytes, big_endian, text) ? std::optional(text) : std::nullopt;
+}
+
+std::string utf16_from_utf8(std::string_view text) {
+    std::string bytes;
+    const auto append_unit = [&](char32_t unit) {
+        bytes += static_cast<char>(unit >> 8);
+        bytes += static_cast<char>(unit & 0xFF);
+    };
+    for (size_t at = 0; at < text.size();) {
+        const char32_t c = next_code_point(text, at).value();
+        if (c < 0x10000) {
+            append_unit(c);
+        } else {
+            append_unit(0xD800 + ((c - 0x10000) >> 10));
+            append_unit(0xDC00 + ((c - 0x10000) & 0x3FF));
+        }
+    }
+    return bytes;
+}
+
 std::string decode_text_file(std::string_view bytes, const std::string& file) {
     std::string text;
     if (bytes.starts_with("\xFF\xFE")) {
-        text = from_utf16(bytes.substr(2), 1, file);
+        text = from_utf16(bytes.substr(2), /*big_endian=*/false, file);
     } else if (bytes.starts_with("\xFE\xFF")) {
-        text = from_utf16(bytes.substr(2), 0, file);
+        text = from_utf16(bytes.substr(2), /*big_endian=*/true, file);
     } else {
         text = bytes.substr(bytes.starts_with("\xEF\xBB\xBF") ? 3 : 0);
     }

@@ -15,6 +15,13 @@ std::optional<char32_t> next_code_point(std::string_view text, size_t& at);
 // The code point must be valid.
 void append_utf8(std::string& text, char32_t c);
 
+bool is_utf8(std::string_view text);
+
+// UTF-16 without a byte-order mark. Nothing for an odd number of bytes or half a pair.
+std::optional<std::string> utf8_from_utf16(std::string_view bytes, bool big_endian);
+// Big-endian, without a mark. The text must be UTF-8.
+std::string utf16_from_utf8(std::string_view text);
+
 // What a text file holds, as UTF-8 without a byte-order mark: UTF-8, or UTF-16 that begins with
 // its mark. Throws bad_file, naming the file and the line, for anything else.
 std::string decode_text_file(std::string_view bytes, const std::string& file);

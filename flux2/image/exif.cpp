@@ -1,7 +1,9 @@
 // The layout is TIFF 6.0's, section 2: a header, then a directory of tags. CIPA DC-008, section
-// 4.6.4 has the orientation, section 4.7.2 the segment in a JPEG.
+// 4.6.4 has the orientation, section 4.6.5 the comment, section 4.7.2 the segment in a JPEG.
 #include "image/exif.hpp"
 
+#include "base/utf8.hpp"
+#include "image/jpeg_segment.hpp"
 #include "image/png_chunk.hpp"
 
 #include <algorithm>
@@ -47,52 +49,103 @@ class TiffReader {
     bool big_endian_;
 };
 
+// Nothing for data that do not begin as TIFF does.
+std::optional<TiffReader> open_tiff(Bytes bytes) {
+    const bool big_endian = starts_with(bytes, std::string_view("MM\0*", 4));
+    if (!big_endian && !starts_with(bytes, std::string_view("II*\0", 4))) {
+        return std::nullopt;
+    }
+    return TiffReader(bytes, big_endian);
+}
+
+// Where the first entry of a directory with this tag begins: tag, type, number of values, the value
+// or its place.
+std::optional<size_t> find_entry(const TiffReader& reader, size_t directory, size_t tag) {
+    constexpr size_t kEntrySize = 12;
+    const size_t n_entries = reader.u16(directory);
+    for (size_t i = 0; i < n_entries; i++) {
+        const size_t entry = directory + 2 + i * kEntrySize;
+        if (reader.u16(entry) == tag) {
+            return entry;
+        }
+    }
+    return std::nullopt;
+}
+
+constexpr size_t kEncodingBytes = 8;  // the name of a comment's encoding
+
+// UTF-16 of unknown byte order. Programs do not agree whether it is that of the EXIF data, so the
+// one that gives more characters below 256 is taken.
+std::optional<std::string> decode_utf16(std::string_view text) {
+    if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) {
+        return utf8_from_utf16(text.substr(2), text.starts_with("\xFE"));
+    }
+    size_t n_big = 0, n_little = 0;
+    for (size_t i = 0; i + 1 < text.size(); i += 2) {
+        n_big += text[i] == '\0' ? 1 : 0;
+        n_little += text[i + 1] == '\0' ? 1 : 0;
+    }
+    return utf8_from_utf16(text, n_big >= n_little);
+}
+
+// A comment is the name of its encoding, then the text (CIPA DC-008, section 4.6.5).
+std::optional<std::string> decode_comment(std::string_view comment) {
+    const std::string_view encoding = comment.substr(0, kEncodingBytes);
+    const std::string_view text = comment.substr(kEncodingBytes);
+    if (encoding == std::string_view("UNICODE\0", kEncodingBytes)) {
+        return decode_utf16(text);
+    }
+    const bool plain = encoding == std::string_view("ASCII\0\0\0", kEncodingBytes) ||
+                       encoding == std::string_view("\0\0\0\0\0\0\0\0", kEncodingBytes);
+    return plain && is_utf8(text) ? std::optional(std::string(text)) : std::nullopt;
+}
+
 }  // namespace
 
 int exif_orientation(Bytes exif) {
     constexpr size_t kOrientationTag = 0x0112;
     constexpr size_t kShort = 3;
-    constexpr size_t kEntrySize = 12;  // tag, type, number of values, the value
-    const bool big_endian = starts_with(exif, std::string_view("MM\0*", 4));
-    if (!big_endian && !starts_with(exif, std::string_view("II*\0", 4))) {
+    const auto reader = open_tiff(exif);
+    const auto entry = reader ? find_entry(*reader, reader->u32(4), kOrientationTag) : std::nullopt;
+    if (!entry) {
         return kUpright;
     }
-    const TiffReader reader(exif, big_endian);
-    const size_t directory = reader.u32(4);
-    const size_t n_entries = reader.u16(directory);
-    for (size_t i = 0; i < n_entries; i++) {
-        const size_t entry = directory + 2 + i * kEntrySize;
-        if (reader.u16(entry) != kOrientationTag) {
-            continue;
-        }
-        const size_t value = reader.u16(entry + 8);
-        const bool sound = reader.u16(entry + 2) == kShort && reader.u32(entry + 4) == 1 &&
-                           value >= 1 && value <= 8;
-        return sound ? static_cast<int>(value) : kUpright;
+    const size_t value = reader->u16(*entry + 8);
+    const bool sound = reader->u16(*entry + 2) == kShort && reader->u32(*entry + 4) == 1 &&
+                       value >= 1 && value <= 8;
+    return sound ? static_cast<int>(value) : kUpright;
+}
+
+std::optional<std::string> exif_user_comment(Bytes exif) {
+    const auto reader = open_tiff(exif);
+    const auto pointer =
+        reader ? find_entry(*reader, reader->u32(4), kExifDirectoryTag) : std::nullopt;
+    const auto entry =
+        pointer ? find_entry(*reader, reader->u32(*pointer + 8), kUserCommentTag) : std::nullopt;
+    if (!entry || reader->u16(*entry + 2) != kTiffUndefined) {
+        return std::nullopt;
     }
-    return kUpright;
+    const size_t size = reader->u32(*entry + 4);
+    const size_t at = reader->u32(*entry + 8);
+    if (size <= kEncodingBytes || at > exif.size() || exif.size() - at < size) {
+        return std::nullopt;
+    }
+    auto text =
+        decode_comment(std::string_view(reinterpret_cast<const char*>(exif.data()) + at, size));
+    if (!text) {
+        return std::nullopt;
+    }
+    text->erase(std::min(text->find('\0'), text->size()));
+    const bool blank = text->find_first_not_of(' ') == std::string::npos;
+    return blank ? std::nullopt : text;
 }
 
 Bytes jpeg_exif(Bytes bytes) {
-    constexpr std::byte kApp1{0xe1};
-    constexpr std::byte kStartOfScan{0xda};
-    constexpr std::string_view kName("Exif\0\0", 6);
-    const TiffReader reader(bytes, true);  // a JPEG's lengths are big-endian as well
-    size_t i = 2;
-    while (i + 4 <= bytes.size() && bytes[i] == std::byte{0xff} && bytes[i + 1] != kStartOfScan) {
-        if (bytes[i + 1] == std::byte{0xff}) {
-            i++;  // padding
-            continue;
+    JpegSegments segments(bytes);
+    while (const std::optional<JpegSegment> segment = segments.next()) {
+        if (segment->marker == kJpegApp1 && starts_with(segment->data, kJpegExifName)) {
+            return segment->data.subspan(kJpegExifName.size());
         }
-        const size_t length = reader.u16(i + 2);  // counts itself
-        if (length < 2 || length > bytes.size() - i - 2) {
-            break;
-        }
-        const Bytes content = bytes.subspan(i + 4, length - 2);
-        if (bytes[i + 1] == kApp1 && starts_with(content, kName)) {
-            return content.subspan(kName.size());
-        }
-        i += 2 + length;
     }
     return {};
 }

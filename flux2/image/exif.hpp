@@ -1,11 +1,14 @@
-// Cameras save pictures as the sensor was held; EXIF data say how to rotate them.
+// Cameras save pictures as the sensor was held; EXIF data say how to rotate them. They may also
+// hold a comment, where programs that make pictures keep their settings.
 #pragma once
 
 #include <flux2/image.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace flux2 {
 
@@ -15,6 +18,18 @@ constexpr int kUpright = 1;
 // The orientation in EXIF data, which begin with their byte order. kUpright when there is none or
 // the data are broken: that is no reason to refuse a picture.
 int exif_orientation(std::span<const std::byte> exif);
+
+// The user comment of EXIF data as UTF-8. Nothing when there is none or an empty one, the data are
+// broken, or its encoding is not known.
+std::optional<std::string> exif_user_comment(std::span<const std::byte> exif);
+
+// Tags and types of TIFF that a user comment takes: where the directory is that has it.
+constexpr size_t kExifDirectoryTag = 0x8769;
+constexpr size_t kUserCommentTag = 0x9286;
+constexpr size_t kTiffLong = 4;
+constexpr size_t kTiffUndefined = 7;
+// What stands before EXIF data in their segment of a JPEG.
+constexpr std::string_view kJpegExifName("Exif\0\0", 6);
 
 // The EXIF data of a JPEG (the first such APP1 segment before the pixels) and of a PNG (an intact
 // eXIf chunk); empty when there are none. Both return views of `bytes`.

@@ -9,6 +9,7 @@
 #include "image/exif.hpp"
 #include "image/format_check.hpp"
 #include "image/image.hpp"
+#include "image/jpeg_text.hpp"
 #include "image/png_text.hpp"
 
 #include <algorithm>
@@ -135,7 +136,7 @@ Mask load_mask(const fs::path& path) {
 
 std::vector<ImageText> decode_image_texts(Bytes bytes, const std::string& name) {
     return checked_format(bytes, name) == ImageFormat::png ? read_png_texts(bytes, name)
-                                                           : std::vector<ImageText>{};
+                                                           : read_jpeg_texts(bytes);
 }
 
 std::vector<std::byte> encode_image(const Image& image, ImageFormat format,
@@ -144,6 +145,8 @@ std::vector<std::byte> encode_image(const Image& image, ImageFormat format,
     std::vector<std::byte> bytes = encode_pixels(format, image);
     if (format == ImageFormat::png) {
         insert_png_texts(bytes, texts);
+    } else if (format == ImageFormat::jpeg) {
+        insert_jpeg_texts(bytes, texts);
     }
     return bytes;
 }

@@ -2,11 +2,12 @@
 #include "image/png_text.hpp"
 
 #include "base/check.hpp"
+#include "base/utf8.hpp"
 #include "image/codec.hpp"
+#include "image/image_text.hpp"
 #include "image/png_chunk.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -16,7 +17,6 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-constexpr size_t kMaxKey = 79;
 constexpr size_t kHeaderEnd = 8 + kPngChunkOverhead + 13;  // signature, IHDR
 
 std::string utf8_from_latin1(std::string_view text) {
@@ -31,40 +31,6 @@ std::string utf8_from_latin1(std::string_view text) {
         }
     }
     return result;
-}
-
-// How many bytes the character at the beginning has; 0 when it is not UTF-8 (RFC 3629).
-size_t utf8_length(std::string_view text) {
-    const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-    const unsigned first = byte(0);
-    if (first < 0x80) {
-        return 1;
-    }
-    const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    if (first < 0xc2 || first > 0xf4 || text.size() < length) {
-        return 0;
-    }
-    uint32_t code = first & (0x7f >> length);
-    for (size_t i = 1; i < length; i++) {
-        if (byte(i) >> 6 != 2) {
-            return 0;
-        }
-        code = code << 6 | (byte(i) & 0x3fu);
-    }
-    const bool too_long = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-    const bool surrogate = code >= 0xd800 && code <= 0xdfff;
-    return too_long || surrogate || code > 0x10ffff ? 0 : length;
-}
-
-bool is_utf8(std::string_view text) {
-    while (!text.empty()) {
-        const size_t length = utf8_length(text);
-        if (length == 0) {
-            return false;
-        }
-        text.remove_prefix(length);
-    }
-    return true;
 }
 
 bool is_ascii(std::string_view text) {
@@ -84,7 +50,7 @@ class TextReader {
         require(chunk.intact(), "its checksum is wrong");
         std::string_view rest(reinterpret_cast<const char*>(chunk.data.data()), chunk.data.size());
         const std::string_view key = take_until_zero(rest);
-        require(!key.empty() && key.size() <= kMaxKey, "its key does not have 1 to 79 letters");
+        require(!key.empty() && key.size() <= kMaxTextKey, "its key does not have 1 to 79 letters");
         std::string text = chunk.type == "tEXt"   ? utf8_from_latin1(rest)
                            : chunk.type == "zTXt" ? read_compressed(rest)
                                                   : read_international(rest);
@@ -138,7 +104,7 @@ class TextReader {
 
     void spend(size_t n_bytes) {
         check(n_bytes <= left_, ErrorKind::bad_file, file_, ": the PNG has more than ",
-              kMaxPngTextBytes, " bytes of text, which is not read");
+              kMaxTextBytes, " bytes of text, which is not read");
         left_ -= n_bytes;
     }
 
@@ -148,19 +114,9 @@ class TextReader {
     }
 
     const std::string& file_;
-    size_t left_ = kMaxPngTextBytes;
+    size_t left_ = kMaxTextBytes;
     std::vector<ImageText> texts_;
 };
-
-void check_text(const ImageText& text) {
-    const bool printable =
-        std::all_of(text.key.begin(), text.key.end(), [](char c) { return c >= ' ' && c <= '~'; });
-    check(printable && !text.key.empty() && text.key.size() <= kMaxKey, ErrorKind::bad_argument,
-          "a text in a PNG has the key '", text.key, "', expected 1 to ", kMaxKey,
-          " printable ASCII characters");
-    check(is_utf8(text.text) && text.text.find('\0') == std::string::npos, ErrorKind::bad_argument,
-          "the text '", text.key, "' for a PNG is not UTF-8 or has zero bytes");
-}
 
 }  // namespace
 
@@ -176,15 +132,16 @@ std::vector<ImageText> read_png_texts(Bytes bytes, const std::string& file) {
 void insert_png_texts(std::vector<std::byte>& png, const std::vector<ImageText>& texts) {
     std::vector<std::byte> chunks;
     for (const ImageText& text : texts) {
-        check_text(text);
+        const auto problem = text_problem(text);
+        check(!problem, ErrorKind::bad_argument, problem.value_or(""));
         if (is_ascii(text.text)) {
             append_png_chunk(chunks, "tEXt", text.key + '\0' + text.text);
         } else {
             // After the key: not compressed, method 0, no language, no translated key.
             append_png_chunk(chunks, "iTXt", text.key + std::string(5, '\0') + text.text);
         }
-        check(chunks.size() <= kMaxPngTextBytes, ErrorKind::bad_argument,
-              "the texts for a PNG take more than ", kMaxPngTextBytes, " bytes");
+        check(chunks.size() <= kMaxTextBytes, ErrorKind::bad_argument,
+              "the texts for a PNG take more than ", kMaxTextBytes, " bytes");
     }
     png.insert(png.begin() + kHeaderEnd, chunks.begin(), chunks.end());
 }

@@ -10,16 +10,13 @@
 
 namespace flux2 {
 
-// Limit for all text chunks of a file, and for the compressed ones after decompression.
-constexpr size_t kMaxPngTextBytes = size_t{8} << 20;
-
 // The texts in the order of the file, which must have passed check_png. Throws bad_file for a
-// broken or wrongly checksummed text chunk, and past kMaxPngTextBytes; `file` names it.
+// broken or wrongly checksummed text chunk, and for chunks of more than kMaxTextBytes together, as
+// they are or decompressed; `file` names it.
 std::vector<ImageText> read_png_texts(std::span<const std::byte> bytes, const std::string& file);
 
-// Inserts the texts after the PNG's header: ASCII as tEXt, else iTXt. Throws bad_argument for a key
-// that is not 1 to 79 printable ASCII characters, a text that is not UTF-8 or has zero bytes, and
-// past kMaxPngTextBytes.
+// Inserts the texts after the PNG's header: ASCII as tEXt, else iTXt. Throws bad_argument for a
+// text with a problem, and past kMaxTextBytes.
 void insert_png_texts(std::vector<std::byte>& png, const std::vector<ImageText>& texts);
 
 }  // namespace flux2

@@ -60,6 +60,18 @@ TEST_CASE("broken UTF-16 is refused with its line") {
     CHECK(refused(bytes("\xFF\xFE\n\0\n\0\0\xDE")).mentions("line 3"));
 }
 
+TEST_CASE("text in memory goes from UTF-8 to UTF-16 and back") {
+    const std::string utf8 = "a\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80";
+    const std::string utf16(bytes("\0a\0\xE4\x20\xAC\xD8\x3D\xDE\0"));
+    CHECK(utf16_from_utf8(utf8) == utf16);
+    CHECK(utf8_from_utf16(utf16, /*big_endian=*/true) == utf8);
+    CHECK(utf8_from_utf16(bytes("a\0\xE4\0"), /*big_endian=*/false) == "a\xC3\xA4");
+    CHECK(!utf8_from_utf16(bytes("\0a\0"), /*big_endian=*/true));
+    CHECK(!utf8_from_utf16(bytes("\xD8\x3D"), /*big_endian=*/true));
+    CHECK(is_utf8(utf8));
+    CHECK(!is_utf8("b\xE4r"));
+}
+
 TEST_CASE("bytes that are not UTF-8 are refused with their line") {
     CHECK(refused("a\nb\nb\xE4r\n").mentions("line 3"));                 // Latin-1
     CHECK(refused("\xC0\x80").mentions("line 1"));                       // overlong

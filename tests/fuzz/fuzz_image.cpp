@@ -3,6 +3,7 @@
 #include <flux2/error.hpp>
 #include <flux2/image.hpp>
 #include "image/exif.hpp"
+#include "image/jpeg_text.hpp"
 #include "image/png_chunk.hpp"
 
 #include <cstddef>
@@ -44,6 +45,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     allow_errors([&] { flux2::decode_image_texts(bytes, "fuzz"); });
     flux2::exif_orientation(bytes);
     flux2::exif_orientation(flux2::jpeg_exif(bytes));
+    flux2::exif_user_comment(bytes);
+    flux2::exif_user_comment(flux2::jpeg_exif(bytes));
+    flux2::read_jpeg_texts(bytes);  // also of files that are no whole JPEGs
     const std::string_view content(reinterpret_cast<const char*>(data), size);
     for (const std::string_view type : {"tEXt", "zTXt", "iTXt"}) {
         allow_errors([&] { flux2::decode_image_texts(png_around(type, content), "fuzz"); });

@@ -293,6 +293,23 @@ TEST_CASE("redo repeats guidance by two passes, and either option changes it on 
     }
 }
 
+TEST_CASE("a JPEG stores its settings too, for redo and info") {
+    const test::TemporaryFolder folder;
+    const std::string first = name_of(folder / "first.jpg");
+    auto result = test::flux2_program(
+        joined(test::small_picture(), {"-p", "a \xc3\xa9 house", "-s", "7", "-o", first}));
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    CHECK(read_picture_facts(first)["prompt"] == "a \xc3\xa9 house");
+    const std::string again = name_of(folder / "again.jpg");
+    result = test::flux2_program({"redo", first, "--no-cache", "-o", again});
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    CHECK(load_image(again).rgb == load_image(first).rgb);
+    result = test::flux2_program({"info", first});
+    CHECK(result.out.find("parameters: a \xc3\xa9 house\nSteps: 1, Sampler: Euler") !=
+          std::string::npos);
+    CHECK(result.out.find("flux2: {") != std::string::npos);
+}
+
 TEST_CASE("redo tells which model files are others than those that made the picture") {
     const Made made;
     const auto redo = [&](const Arguments& changes) {

@@ -162,7 +162,7 @@ FLUX2_API flux2_status flux2_mask_decode(const void* bytes, size_t n_bytes, flux
 // Only for values that the library made.
 FLUX2_API void flux2_mask_free(flux2_mask* mask);
 
-// A piece of text inside a PNG, such as the settings it was made with.
+// A piece of text inside a PNG or a JPEG, such as the settings it was made with.
 typedef struct flux2_image_text {
     const char* key;   // 1 to 79 Latin letters, digits, spaces
     const char* text;  // UTF-8
@@ -174,16 +174,16 @@ typedef struct flux2_image_text_list {
     void* memory;  // the library's own
 } flux2_image_text_list;
 
-// The texts of a PNG, from a file or from memory; none for a JPEG. On failure the list is empty.
-// Free it with flux2_image_text_list_free.
+// The texts of a PNG or a JPEG, from a file or from memory. On failure the list is empty. Free it
+// with flux2_image_text_list_free.
 FLUX2_API flux2_status flux2_image_texts_load(const char* path, flux2_image_text_list* list);
 FLUX2_API flux2_status flux2_image_texts_decode(const void* bytes, size_t n_bytes,
                                                 flux2_image_text_list* list);
 FLUX2_API void flux2_image_text_list_free(flux2_image_text_list* list);
 
 // Writes a PNG, a JPEG or a BMP, depending on the extension .png, .jpg, .jpeg or .bmp; texts are
-// only written to a PNG, and may be null when there are none. Files are written atomically; to a
-// pipe or a device the bytes are written directly.
+// written to a PNG and a JPEG, and may be null when there are none. Files are written atomically; to
+// a pipe or a device the bytes are written directly.
 FLUX2_API flux2_status flux2_image_save(const char* path, const flux2_image* image,
                                         const flux2_image_text* texts, size_t n_texts);
 // The same, but only if the file does not exist yet; else *saved is 0 and nothing is written.

@@ -48,18 +48,18 @@ struct Mask {
 FLUX2_API Mask load_mask(const std::filesystem::path& path);
 FLUX2_API Mask decode_mask(std::span<const std::byte> bytes, const std::string& name = "the mask");
 
-// A piece of text inside a PNG, such as the settings it was made with.
+// A piece of text inside a PNG or a JPEG, such as the settings it was made with.
 struct ImageText {
     std::string key;   // 1 to 79 Latin letters, digits, spaces
     std::string text;  // UTF-8
 };
 
 // Writes a PNG, a JPEG (quality 95, colour at full resolution) or a BMP, depending on the extension
-// .png, .jpg, .jpeg or .bmp; texts are only written to a PNG. Files are written atomically; a
-// symbolic link is kept and its target replaced. Bytes are written directly to a pipe or a device
-// such as /dev/null, as a PNG when its name has no extension. Throws bad_argument for another
-// extension or an image whose sizes do not match its bytes, bad_file or out_of_disk when it cannot
-// be written.
+// .png, .jpg, .jpeg or .bmp; texts are written to a PNG and a JPEG (docs/formats.md). Files are
+// written atomically; a symbolic link is kept and its target replaced. Bytes are written directly
+// to a pipe or a device such as /dev/null, as a PNG when its name has no extension. Throws
+// bad_argument for another extension, a text with a wrong key or more than 8 MB of them, or an
+// image whose sizes do not match its bytes, bad_file or out_of_disk when it cannot be written.
 FLUX2_API void save_image(const std::filesystem::path& path, const Image& image,
                           const std::vector<ImageText>& texts = {});
 // The same, but only if the file does not exist yet; else returns false and writes nothing.
@@ -73,7 +73,9 @@ FLUX2_API std::vector<std::byte> encode_image(const Image& image,
                                               ImageFormat format = ImageFormat::png,
                                               const std::vector<ImageText>& texts = {});
 
-// The texts of a PNG (tEXt, zTXt and iTXt); none for a JPEG. Throws bad_file as load_image does.
+// The texts of a PNG (tEXt, zTXt and iTXt), or those of a JPEG: what save_image wrote, and the user
+// comment of EXIF data as `parameters`, where other programs keep it. Throws bad_file as load_image
+// does, and for a broken text of a PNG; a broken one of a JPEG is left out.
 FLUX2_API std::vector<ImageText> read_image_texts(const std::filesystem::path& path);
 // The same from a file's bytes in memory; `name` stands for them in errors.
 FLUX2_API std::vector<ImageText> decode_image_texts(std::span<const std::byte> bytes,
