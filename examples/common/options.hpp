@@ -54,6 +54,9 @@ struct GenerateOptions {
     // For redo: the stored SHA-256 of the model files, by part, and of adapters, by file.
     std::map<std::string, std::string> stored_hashes = {};
     std::map<std::string, std::string> stored_adapter_hashes = {};
+    // For redo of another program's picture: the model it names, and settings that are not used.
+    std::string stored_model = {};
+    std::vector<std::string> not_repeated = {};
 };
 
 // Tables of options, each a group of its own in --help.

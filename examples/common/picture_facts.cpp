@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "common/a1111_parameters.hpp"
 #include "common/stored_facts.hpp"
 #include "formats/json_file.hpp"
 
@@ -19,6 +20,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kKey = "flux2";
+constexpr const char* kParametersKey = "parameters";
 constexpr size_t kShortHash = 10;  // as other programs print it
 constexpr std::array kParts = {"transformer", "text_encoder", "vae", "taesd"};
 
@@ -183,20 +185,52 @@ std::vector<ImageText> picture_texts(const json& given) {
     line << ", Version: flux2 " << facts["version"].get<std::string>();
     std::string parameters = line.str();
     std::replace(parameters.begin(), parameters.end(), '\0', ' ');
-    return {{"parameters", parameters}, {kKey, stored}};
+    return {{kParametersKey, parameters}, {kKey, stored}};
 }
 
-json read_picture_facts(const fs::path& picture) {
-    for (const ImageText& text : read_image_texts(picture)) {
-        if (text.key == kKey) {
-            json facts = parse_json(text.text);
-            check(facts.is_object(), ErrorKind::bad_file, picture.string(),
-                  ": the settings stored in it are broken");
-            return facts;
-        }
-    }
+namespace {
+
+const std::string* find_text(const std::vector<ImageText>& texts, const char* key) {
+    const auto found = std::find_if(texts.begin(), texts.end(),
+                                    [&](const ImageText& text) { return text.key == key; });
+    return found == texts.end() ? nullptr : &found->text;
+}
+
+json parse_facts(const std::string& text, const fs::path& picture) {
+    json facts = parse_json(text);
+    check(facts.is_object(), ErrorKind::bad_file, picture.string(),
+          ": the settings stored in it are broken");
+    return facts;
+}
+
+[[noreturn]] void fail_without_settings(const fs::path& picture) {
     fail(ErrorKind::bad_file, picture.string(),
-         ": holds no settings of flux2; only PNGs that flux2 wrote can be made again");
+         ": holds no settings of flux2 or of another program that are understood; give them on the "
+         "command line");
+}
+
+}  // namespace
+
+json read_picture_facts(const fs::path& picture) {
+    const std::vector<ImageText> texts = read_image_texts(picture);
+    const std::string* facts = find_text(texts, kKey);
+    if (facts == nullptr) {
+        fail_without_settings(picture);
+    }
+    return parse_facts(*facts, picture);
+}
+
+GenerateOptions options_of_picture(const fs::path& picture) {
+    const std::vector<ImageText> texts = read_image_texts(picture);
+    if (const std::string* facts = find_text(texts, kKey)) {
+        return options_from_facts(parse_facts(*facts, picture), picture);
+    }
+    const std::string* stored = find_text(texts, kParametersKey);
+    const auto parameters = stored == nullptr ? std::nullopt : parse_a1111(*stored);
+    if (!parameters) {
+        fail_without_settings(picture);
+    }
+    return options_from_parameters(*parameters);
 }
 
 namespace {

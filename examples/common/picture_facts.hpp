@@ -25,6 +25,10 @@ std::vector<ImageText> picture_texts(const nlohmann::json& facts);
 // Our JSON in a picture. Throws bad_file when it has none or a broken one.
 nlohmann::json read_picture_facts(const std::filesystem::path& picture);
 
+// Options that make a picture again, from our JSON in it, else from what another program stored.
+// Throws bad_file when neither is there or understood.
+GenerateOptions options_of_picture(const std::filesystem::path& picture);
+
 // A line for each part and adapter whose file is not the one that made the stored picture, by the
 // options' stored hashes.
 std::vector<std::string> other_model_files(const GenerateOptions& options,

@@ -310,6 +310,35 @@ TEST_CASE("a JPEG stores its settings too, for redo and info") {
     CHECK(result.out.find("flux2: {") != std::string::npos);
 }
 
+TEST_CASE("redo understands the settings that other programs store") {
+    const test::TemporaryFolder folder;
+    const auto expected = test::flux2_program(joined(
+        test::small_picture(), {"-p", "x", "-s", "7", "-o", name_of(folder / "expected.png")}));
+    REQUIRE_MESSAGE(expected.exit_code == 0, expected.err);
+    const Image pixel{1, 1, {1, 2, 3}};
+    const std::vector<ImageText> texts = {
+        {"parameters",
+         "x\nSteps: 1, Sampler: DPM++ 2M, CFG scale: 1, Seed: 7, Size: 64x64, Model: other, Clip "
+         "skip: 2, Denoising strength: 0.4"}};
+    for (const char* name : {"other.png", "other.jpg"}) {
+        CAPTURE(name);
+        save_image(folder / name, pixel, texts);
+        const Arguments redo = {"redo", name_of(folder / name), "-o",
+                                name_of(folder / "again.png")};
+        auto result = test::flux2_program(redo);
+        CHECK(result.exit_code == 3);
+        CHECK(result.err.find("name no transformer file, only the model 'other'; add -m") !=
+              std::string::npos);
+        result = test::flux2_program(
+            joined(joined(redo, test::klein_parts()),
+                   {"--embeds", test::small_picture().at(test::klein_parts().size() + 1)}));
+        REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+        CHECK(result.err.find("not repeated: Sampler: DPM++ 2M, Clip skip: 2, Denoising strength: "
+                              "0.4 (without -i FILE)") != std::string::npos);
+        CHECK(load_image(folder / "again.png").rgb == load_image(folder / "expected.png").rgb);
+    }
+}
+
 TEST_CASE("redo tells which model files are others than those that made the picture") {
     const Made made;
     const auto redo = [&](const Arguments& changes) {

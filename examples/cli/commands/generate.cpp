@@ -135,10 +135,22 @@ void save_preview(const fs::path& file, const Image& preview) {
     }
 }
 
+std::string joined(const std::vector<std::string>& items) {
+    std::string text;
+    for (const std::string& item : items) {
+        text += (text.empty() ? "" : ", ") + item;
+    }
+    return text;
+}
+
 int run(const GenerateOptions& o) {
     Display display(o.style, o.verbose);
     const ScopedLog log_to_display(
         [&](LogLevel level, const std::string& line) { display.message(level, in_options(line)); });
+    if (!o.not_repeated.empty()) {
+        log(LogLevel::warning, concat("another program made the stored picture; not repeated: ",
+                                      joined(o.not_repeated)));
+    }
     check_outputs(o);
     if (!o.prompt && o.prompt_file.empty()) {
         check(stdin_is_terminal() && o.style != OutputStyle::json, ErrorKind::bad_argument,
@@ -356,10 +368,12 @@ int redo(int argc, char** argv) {
         check(args.count("picture") > 0, ErrorKind::bad_argument,
               "which picture? flux2 redo PICTURE.png [changes]");
         const fs::path picture = args["picture"].as<std::string>();
-        GenerateOptions o = options_from_facts(read_picture_facts(picture), picture);
+        GenerateOptions o = options_of_picture(picture);
         read_generate_options(args, o);
         check(!o.model.folder.empty() || !o.model.files.transformer.empty(), ErrorKind::bad_file,
-              picture.string(), ": its settings name no transformer; add -m FOLDER");
+              picture.string(), ": its settings name no transformer",
+              o.stored_model.empty() ? "" : " file, only the model '" + o.stored_model + "'",
+              "; add -m FOLDER");
         check_adapters_of(picture, o);
         return run(o);
     });
