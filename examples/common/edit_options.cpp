@@ -15,8 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kOwnTransparency = "alpha";
-
 std::string given(const cxxopts::ParseResult& args, const char* name) {
     return args[name].as<std::string>();
 }

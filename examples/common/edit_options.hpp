@@ -12,6 +12,9 @@
 
 namespace flux2::cli {
 
+// In place of a mask's file: the transparency of the picture itself.
+constexpr const char* kOwnTransparency = "alpha";
+
 // A larger canvas, and where the picture lies on it.
 struct Canvas {
     int width = 0, height = 0;
@@ -19,7 +22,7 @@ struct Canvas {
 };
 
 struct EditOptions {
-    std::filesystem::path mask;  // a picture, or the word alpha: the transparency of the one edited
+    std::filesystem::path mask;  // a picture, or kOwnTransparency
     Inpaint inpaint;             // without its mask
     std::optional<Outpaint> outpaint;
     std::optional<Canvas> canvas;

@@ -265,9 +265,9 @@ void read_references(const json& facts, const fs::path& picture, GenerateOptions
           ErrorKind::bad_file, picture.string(),
           ": its settings are broken at 'reference_roles'; give -r FILE instead");
     o.request.reference_roles.resize(o.references.size());
-    if (const json& pixels = facts.value("reference_pixels", json()); !pixels.is_null()) {
-        o.request.reference_pixels = get_fact<int64_t>(facts, "reference_pixels", 0, picture);
-    }
+    o.request.reference_pixels = find_fact<int64_t>(facts, "reference_pixels", picture);
+    check(o.request.reference_pixels.value_or(0) >= 0, ErrorKind::bad_file, picture.string(),
+          ": its settings are broken at 'reference_pixels'; give --ref-resolution instead");
 }
 
 // Pictures of earlier versions store neither.

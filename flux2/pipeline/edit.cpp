@@ -176,10 +176,10 @@ void Edit::choose_size(ImageSize model_size, std::optional<int> width, std::opti
     const bool is_scaled = width || height || scale != 1.0;
     inner_ = is_scaled ? working_ : ImageSize{region_.width, region_.height};
     if (is_scaled && area_ == InpaintArea::whole && !width && !height) {
-        log(LogLevel::info, concat("the picture of ", canvas_.width, "x", canvas_.height,
-                                   " is repainted at ", working_.width, "x", working_.height,
-                                   "; to see the part that changes sharper, use ",
-                                   Setting::inpaint_area, " masked"));
+        log(LogLevel::warning, concat("the picture of ", canvas_.width, "x", canvas_.height,
+                                      " is repainted at ", working_.width, "x", working_.height,
+                                      "; to see the part that changes sharper, use ",
+                                      Setting::inpaint_area, " masked"));
     }
 }
 

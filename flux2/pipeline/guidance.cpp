@@ -61,8 +61,9 @@ void resolve_passes(const Request& request, const Model& model, Job& job) {
                                       Setting::cfg_scale, " above 1"));
     }
     if (job.two_passes && !is_base(model)) {
-        log(LogLevel::info, concat(Setting::cfg_scale, " ", job.cfg_scale,
-                                   " makes two passes per step, which takes about twice as long"));
+        log(LogLevel::warning,
+            concat(Setting::cfg_scale, " ", job.cfg_scale,
+                   " makes two passes per step, which takes about twice as long"));
     }
 }
 

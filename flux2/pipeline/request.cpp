@@ -7,6 +7,7 @@
 #include "pipeline/prompt.hpp"
 #include "pipeline/reference_roles.hpp"
 #include "pipeline/reference_sizes.hpp"
+#include "pipeline/sampler.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -159,7 +159,12 @@ TEST_CASE("reset takes settings back to the command line's, and a bad line chang
     CHECK(has(user.say("mask=" + (folder / "none.png").string()), "no such file"));
     user.set("mask=$1");
     CHECK(has(user.say("show"), "mask=" + (folder / "a-001.png").string() + "\n"));
-    user.set("init= mask=");
+    user.set("mask_grow=3 mask_blur=5 inpaint_area=masked outpaint=\"right=64,top=16\"");
+    CHECK(has(user.say("show"),
+              "mask_grow=3\nmask_blur=5\ninpaint_area=masked\n"
+              "outpaint=left=0,top=16,right=64,bottom=0\n"));
+    CHECK(has(user.say("inpaint_area=half"), "use whole or masked"));
+    user.set("outpaint= init= mask=");
     CHECK(has(user.say("show"), "init_img=\nstrength=0.9\nmask=\n"));
 }
 

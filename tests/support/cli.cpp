@@ -42,7 +42,24 @@ void silence_echo(int terminal) {
     REQUIRE(tcsetattr(terminal, TCSANOW, &settings) == 0);
 }
 
-// The recorded text features, cut to few tokens, since they take most of the time of a small run.
+// In the child process: takes over the terminal and executes the program.
+[[noreturn]] void become(char* const* argv, int terminal) {
+    setsid();
+    ioctl(terminal, TIOCSCTTY, 0);
+    for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+        dup2(terminal, stream);
+    }
+    execv(argv[0], argv);
+    _exit(127);
+}
+
+}  // namespace
+
+Arguments joined(Arguments first, const Arguments& second) {
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
+}
+
 std::string few_features() {
     static const TemporaryFolder folder;
     const std::filesystem::path file = folder / "features.safetensors";
@@ -61,24 +78,6 @@ std::string few_features() {
         write_file(file, safetensors_of(kept));
     }
     return file.string();
-}
-
-// In the child process: takes over the terminal and executes the program.
-[[noreturn]] void become(char* const* argv, int terminal) {
-    setsid();
-    ioctl(terminal, TIOCSCTTY, 0);
-    for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-        dup2(terminal, stream);
-    }
-    execv(argv[0], argv);
-    _exit(127);
-}
-
-}  // namespace
-
-Arguments joined(Arguments first, const Arguments& second) {
-    first.insert(first.end(), second.begin(), second.end());
-    return first;
 }
 
 Arguments klein_parts() {

@@ -15,6 +15,10 @@ using Arguments = std::vector<std::string>;
 
 Arguments joined(Arguments first, const Arguments& second);
 
+// A file with the recorded text features, cut to few tokens, since they take most of the time of a
+// small run.
+std::string few_features();
+
 // The klein fixture's transformer and autoencoder, and a run that leaves nothing on disk but its
 // pictures.
 Arguments klein_parts();

@@ -256,4 +256,16 @@ TestTensor as_diffusers_vae(const TestTensor& tensor) {
     return renamed;
 }
 
+void write_dev_like(const std::filesystem::path& file) {
+    std::vector<TestTensor> tensors = tensors_of(fixture("klein/flux2.safetensors"));
+    for (size_t i = 0, n = tensors.size(); i < n; ++i) {
+        if (tensors[i].name.starts_with("time_in.")) {
+            TestTensor copy = tensors[i];
+            copy.name.replace(0, 4, "guidance");
+            tensors.push_back(copy);
+        }
+    }
+    write_file(file, safetensors_of(tensors));
+}
+
 }  // namespace flux2::test

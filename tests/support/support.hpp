@@ -154,4 +154,8 @@ Bytes safetensors_of(const std::vector<TestTensor>& tensors, std::string_view me
 // A correct GGUF file without metadata, or with nothing but general.architecture.
 Bytes gguf_of(const std::vector<TestTensor>& tensors, std::string_view architecture = {});
 
+// The transformer of the klein fixture with a guidance input, as dev has it, which embeds as the
+// time does.
+void write_dev_like(const std::filesystem::path& file);
+
 }  // namespace flux2::test

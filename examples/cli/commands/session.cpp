@@ -29,6 +29,8 @@ constexpr const char* kHelp =
     "  match_image_size=0         take the size of a reference, the first is 0\n"
     "  init_img=$1 strength=0.6   a picture to start from, and how much to change it\n"
     "  mask=m.png                 repaint this part of it; mask=alpha: what is transparent in it\n"
+    "                             mask_grow=4 mask_blur=8 inpaint_area=masked, as the options\n"
+    "  outpaint=\"right=256\"       enlarge init_img and paint what is new\n"
     "  prompt=\"a house\" seed=7    sets the prompt as well, and draws\n"
     "A value goes on to the next setting; in quotes it may hold anything, and \\\" is a quote.\n"
     "LoRAs, for all pictures that follow; <lora:NAME:0.8> in a prompt is for one:\n"

@@ -13,8 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kOwnTransparency = "alpha";  // the mask that the picture has itself
-
 struct Key {
     std::vector<std::string> names;  // the first is shown
     std::function<void(const LineSetting&, const PictureByName&, GenerateOptions&)> set;
@@ -153,6 +151,52 @@ Key mask() {
             [](const GenerateOptions& o, std::ostream& out) { out << o.edit.mask.string(); }};
 }
 
+// A number of pixels of the mask.
+Key mask_pixels(const std::string& name, int Inpaint::*field) {
+    return {{name},
+            [=](const LineSetting& s, const PictureByName&, GenerateOptions& o) {
+                const std::string text = s.text();
+                o.edit.inpaint.*field = text.empty() ? 0 : whole(s, text);
+            },
+            [=](const GenerateOptions& from, GenerateOptions& to) {
+                to.edit.inpaint.*field = from.edit.inpaint.*field;
+            },
+            [=](const GenerateOptions& o, std::ostream& out) { out << o.edit.inpaint.*field; }};
+}
+
+Key inpaint_area() {
+    return {{"inpaint_area"},
+            [](const LineSetting& s, const PictureByName&, GenerateOptions& o) {
+                const std::string text = s.text();
+                o.edit.inpaint.area = parse_inpaint_area(text.empty() ? "whole" : text);
+            },
+            [](const GenerateOptions& from, GenerateOptions& to) {
+                to.edit.inpaint.area = from.edit.inpaint.area;
+            },
+            [](const GenerateOptions& o, std::ostream& out) {
+                out << (o.edit.inpaint.area == InpaintArea::masked ? "masked" : "whole");
+            }};
+}
+
+Key outpaint() {
+    return {{"outpaint"},
+            [](const LineSetting& s, const PictureByName&, GenerateOptions& o) {
+                const std::string text = s.text();
+                o.edit.outpaint = text.empty() ? std::nullopt : std::optional(parse_outpaint(text));
+                o.edit.canvas.reset();
+            },
+            [](const GenerateOptions& from, GenerateOptions& to) {
+                to.edit.outpaint = from.edit.outpaint;
+                to.edit.canvas = from.edit.canvas;
+            },
+            [](const GenerateOptions& o, std::ostream& out) {
+                if (const auto& margins = o.edit.outpaint) {
+                    out << "left=" << margins->left << ",top=" << margins->top
+                        << ",right=" << margins->right << ",bottom=" << margins->bottom;
+                }
+            }};
+}
+
 // In the order in which they are shown.
 const std::vector<Key>& all_keys() {
     static const std::vector<Key> keys = {
@@ -168,7 +212,11 @@ const std::vector<Key>& all_keys() {
         number<size_t>({"match_image_size"}, &Request::match_reference, reference_number),
         init_img(),
         strength(),
-        mask()};
+        mask(),
+        mask_pixels("mask_grow", &Inpaint::grow),
+        mask_pixels("mask_blur", &Inpaint::blur),
+        inpaint_area(),
+        outpaint()};
     return keys;
 }
 
