@@ -27,8 +27,7 @@ bool has(const std::string& text, const std::string& piece) {
 
 // A model, and features instead of a text encoder.
 Arguments parts() {
-    return joined(test::klein_parts(),
-                  {"--embeds", test::few_features()});
+    return joined(test::klein_parts(), {"--embeds", test::few_features()});
 }
 
 // A picture of stripes, and masks for it.
@@ -238,7 +237,8 @@ TEST_CASE("edits that cannot work are refused in one sentence") {
     const auto without = test::flux2_program(joined(parts(), {"-p", "x", "--mask", box}));
     CHECK(without.exit_code == 2);
     CHECK(has(without.err, "add --init-img FILE"));
-    const auto colours = test::flux2_program(joined(test::small_picture(), {"-p", "x", "--keep-colours"}));
+    const auto colours =
+        test::flux2_program(joined(test::small_picture(), {"-p", "x", "--keep-colours"}));
     CHECK(colours.exit_code == 2);
     CHECK(has(colours.err, "no picture whose colours could be kept"));
 }
@@ -246,8 +246,8 @@ TEST_CASE("edits that cannot work are refused in one sentence") {
 TEST_CASE("colours are kept of a reference, and a picture without likeness stays") {
     const Files files;
     const std::string out = files.file("out.png");
-    const auto result = test::flux2_program(
-        joined(test::small_picture(), {"-p", "x", "-r", files.source(), "--keep-colours", "-o", out}));
+    const auto result = test::flux2_program(joined(
+        test::small_picture(), {"-p", "x", "-r", files.source(), "--keep-colours", "-o", out}));
     CHECK(result.exit_code == 0);
     CHECK(has(result.err, "its colours stay as they are"));
     CHECK(read_picture_facts(out)["keep_colours"] == true);

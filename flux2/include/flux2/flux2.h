@@ -182,8 +182,8 @@ FLUX2_API flux2_status flux2_image_texts_decode(const void* bytes, size_t n_byte
 FLUX2_API void flux2_image_text_list_free(flux2_image_text_list* list);
 
 // Writes a PNG, a JPEG or a BMP, depending on the extension .png, .jpg, .jpeg or .bmp; texts are
-// written to a PNG and a JPEG, and may be null when there are none. Files are written atomically; to
-// a pipe or a device the bytes are written directly.
+// written to a PNG and a JPEG, and may be null when there are none. Files are written atomically;
+// to a pipe or a device the bytes are written directly.
 FLUX2_API flux2_status flux2_image_save(const char* path, const flux2_image* image,
                                         const flux2_image_text* texts, size_t n_texts);
 // The same, but only if the file does not exist yet; else *saved is 0 and nothing is written.
