@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/parse_number.hpp"
+#include "common/option_values.hpp"
 #include "common/stored_facts.hpp"
 
 #include <array>
@@ -15,14 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-std::string given(const cxxopts::ParseResult& args, const char* name) {
-    return args[name].as<std::string>();
-}
-
-int parse_pixels(const cxxopts::ParseResult& args, const char* name) {
-    return parse_int(concat("--", name), given(args, name));
-}
-
 // "12,34" or "12x34"
 std::pair<int, int> parse_pair(const char* option, const std::string& text, char separator,
                                const char* example) {
@@ -33,27 +26,15 @@ std::pair<int, int> parse_pair(const char* option, const std::string& text, char
 }
 
 void read_mask_options(const cxxopts::ParseResult& args, EditOptions& edit) {
-    if (args.count("mask") > 0) {
-        edit.mask = given(args, "mask");
-        check(!edit.mask.empty(), ErrorKind::bad_argument,
-              "--mask is given an empty name; name a file or leave it out");
-    }
+    read_path(args, "mask", edit.mask);
     Inpaint& inpaint = edit.inpaint;
     inpaint.invert = inpaint.invert || args.count("mask-invert") > 0;
-    if (args.count("mask-grow") > 0) {
-        inpaint.grow = parse_pixels(args, "mask-grow");
-    }
-    if (args.count("mask-blur") > 0) {
-        inpaint.blur = parse_pixels(args, "mask-blur");
-    }
-    if (args.count("mask-blend") > 0) {
-        inpaint.blend = parse_pixels(args, "mask-blend");
-    }
+    read_int(args, "mask-grow", inpaint.grow);
+    read_int(args, "mask-blur", inpaint.blur);
+    read_int(args, "mask-blend", inpaint.blend);
+    read_int(args, "inpaint-padding", inpaint.padding);
     if (args.count("inpaint-area") > 0) {
         inpaint.area = parse_inpaint_area(given(args, "inpaint-area"));
-    }
-    if (args.count("inpaint-padding") > 0) {
-        inpaint.padding = parse_pixels(args, "inpaint-padding");
     }
     for (const char* option :
          {"mask-invert", "mask-grow", "mask-blur", "inpaint-area", "inpaint-padding"}) {
@@ -78,7 +59,6 @@ Outpaint margins_of(const Canvas& canvas, const Image& picture) {
 }  // namespace
 
 void add_edit_options(cxxopts::Options& options) {
-    const auto text = [] { return cxxopts::value<std::string>(); };
     options.add_options("Editing")  //
         ("mask",
          "repaint this part of --init-img and keep the rest: a picture, white or transparent = "

@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/file_and_strength.hpp"
+#include "common/option_values.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -14,50 +15,8 @@
 #include <utility>
 
 namespace flux2::cli {
-namespace {
 
 namespace fs = std::filesystem;
-
-std::string given(const cxxopts::ParseResult& args, const char* name) {
-    return args[name].as<std::string>();
-}
-
-// Each reads an option into a value, if it is given.
-template <typename Target>
-void read_text(const cxxopts::ParseResult& args, const char* name, Target& target) {
-    if (args.count(name) > 0) {
-        target = given(args, name);
-    }
-}
-
-void read_path(const cxxopts::ParseResult& args, const char* name, fs::path& target) {
-    if (args.count(name) > 0) {
-        target = given(args, name);
-        check(!target.empty(), ErrorKind::bad_argument, "--", name,
-              " is given an empty name; name a file or leave it out");
-    }
-}
-
-template <typename Target>
-void read_int(const cxxopts::ParseResult& args, const char* name, Target& target) {
-    if (args.count(name) > 0) {
-        target = parse_int(concat("--", name), given(args, name));
-    }
-}
-
-template <typename Target>
-void read_float(const cxxopts::ParseResult& args, const char* name, Target& target) {
-    if (args.count(name) > 0) {
-        target = parse_float(concat("--", name), given(args, name));
-    }
-}
-
-// Also for numbers: cxxopts would accept "4x" as 4, and its errors do not name the option.
-std::shared_ptr<cxxopts::Value> text() {
-    return cxxopts::value<std::string>();
-}
-
-}  // namespace
 
 void add_model_options(cxxopts::Options& options) {
     options.add_options("Model")  //

@@ -3,6 +3,7 @@
 #include "adapters/adapter_set.hpp"
 #include "checkpoints/checkpoint.hpp"
 #include "checkpoints/inventory.hpp"
+#include "support/diffusers_names.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -35,18 +36,15 @@ std::string flat(const std::string& name) {
 std::string in_diffusers(const std::string& module) {
     std::string name = replaced(module, "double_blocks.", "transformer_blocks.");
     name = replaced(name, "single_blocks.", "single_transformer_blocks.");
-    const std::array<std::pair<const char*, const char*>, 10> kNames = {
+    for (const auto& [ours, theirs] : test::kDiffusersMatrices) {
+        name = replaced(name, ours, theirs);
+    }
+    const std::array<std::pair<const char*, const char*>, 4> kFused = {
         {{"img_attn.qkv", "attn.to_qkv"},
          {"txt_attn.qkv", "attn.to_added_qkv"},
-         {"img_attn.proj", "attn.to_out.0"},
-         {"txt_attn.proj", "attn.to_add_out"},
-         {"img_mlp.0", "ff.linear_in"},
-         {"img_mlp.2", "ff.linear_out"},
-         {"txt_mlp.0", "ff_context.linear_in"},
-         {"txt_mlp.2", "ff_context.linear_out"},
          {"linear1", "attn.to_qkv_mlp_proj"},
          {"linear2", "attn.to_out"}}};
-    for (const auto& [ours, theirs] : kNames) {
+    for (const auto& [ours, theirs] : kFused) {
         name = replaced(name, ours, theirs);
     }
     return name;

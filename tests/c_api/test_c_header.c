@@ -450,6 +450,56 @@ static void settings_reach_the_model(void) {
     flux2_free(pipeline);
 }
 
+static void a_part_of_a_picture_is_repainted(void) {
+    enum { kWidth = 96, kHeight = 64 };
+    uint8_t pixels[kWidth * kHeight * 3];
+    uint8_t values[kWidth * kHeight];
+    flux2_pipeline* pipeline = load();
+    flux2_result result = flux2_result_default();
+    flux2_request request = flux2_request_default();
+    memset(pixels, 128, sizeof(pixels));
+    for (int i = 0; i < kWidth * kHeight; ++i) {
+        values[i] = i % kWidth < kWidth / 2 ? 0 : 255;  // the right half
+    }
+    const flux2_image init = {kWidth, kHeight, pixels};
+    flux2_mask mask = {kWidth, kHeight, values};
+    request.embeds_file = in_folder(0, "text_encoder.golden.safetensors");
+    request.steps = 1;
+    request.init = &init;
+    request.mask = &mask;
+    EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_OK);
+    EXPECT(result.image.width == kWidth && result.image.height == kHeight);
+    size_t n_changed_left = 0;
+    size_t n_changed_right = 0;
+    for (size_t i = 0; i < sizeof(pixels); ++i) {
+        const size_t changed = result.image.rgb[i] != pixels[i];
+        if (i / 3 % kWidth < kWidth / 2) {
+            n_changed_left += changed;
+        } else {
+            n_changed_right += changed;
+        }
+    }
+    EXPECT(n_changed_left == 0 && n_changed_right > sizeof(pixels) / 4);
+    flux2_result_free(&result);
+    mask.height = kHeight - 1;
+    EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_BAD_ARGUMENT);
+    EXPECT(last_error_says("the mask has 96x63 pixels"));
+
+    request.mask = NULL;
+    request.outpaint_right = 32;
+    EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_OK);
+    EXPECT(result.image.width == kWidth + 32 && result.image.height == kHeight);
+    flux2_result_free(&result);
+    flux2_free(pipeline);
+
+    flux2_mask loaded;
+    EXPECT(flux2_mask_load(in_folder(0, "ref_0.png"), &loaded) == FLUX2_OK);
+    EXPECT(loaded.width > 0 && loaded.height > 0 && loaded.values != NULL);
+    flux2_mask_free(&loaded);
+    EXPECT(loaded.values == NULL);
+    EXPECT(flux2_mask_load("none.png", &loaded) == FLUX2_BAD_FILE && loaded.values == NULL);
+}
+
 static void cancelling_ends_one_request_only(void) {
     watch w = fresh_watch();
     flux2_pipeline* pipeline = load();
@@ -911,6 +961,7 @@ int main(int argc, char** argv) {
     transparency_is_dropped_or_blended();
     references_reach_the_model();
     settings_reach_the_model();
+    a_part_of_a_picture_is_repainted();
     cancelling_ends_one_request_only();
     prompts_are_encoded_ahead();
     memory_is_planned();

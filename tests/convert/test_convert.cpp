@@ -4,6 +4,7 @@
 #include "convert.hpp"
 #include "formats/sha256.hpp"
 #include "formats/tensor_source.hpp"
+#include "support/diffusers_names.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -67,12 +68,6 @@ std::vector<TestTensor> as_diffusers_transformer(const TestTensor& tensor) {
         {".lin.", ".linear."},
         {"final_layer.linear.", "proj_out."},
         {"final_layer.adaLN_modulation.1.", "norm_out.linear."},
-        {"img_attn.proj", "attn.to_out.0"},
-        {"txt_attn.proj", "attn.to_add_out"},
-        {"img_mlp.0", "ff.linear_in"},
-        {"img_mlp.2", "ff.linear_out"},
-        {"txt_mlp.0", "ff_context.linear_in"},
-        {"txt_mlp.2", "ff_context.linear_out"},
         {"img_attn.norm.query_norm.scale", "attn.norm_q.weight"},
         {"img_attn.norm.key_norm.scale", "attn.norm_k.weight"},
         {"txt_attn.norm.query_norm.scale", "attn.norm_added_q.weight"},
@@ -85,6 +80,9 @@ std::vector<TestTensor> as_diffusers_transformer(const TestTensor& tensor) {
         {"single_blocks", "single_transformer_blocks"},
     };
     std::string name = tensor.name;
+    for (const auto& [from, to] : test::kDiffusersMatrices) {
+        name = replaced(name, from, to);
+    }
     for (const auto& [from, to] : renames) {
         name = replaced(name, from, to);
     }
