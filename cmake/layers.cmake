@@ -18,9 +18,10 @@ function(flux2_sees target)
     target_include_directories(${target} PRIVATE ${view})
 endfunction()
 
-# Under the sanitizers, where compiling takes longest: eight files of a target at a time, since most of the time goes into headers.
+# Under the sanitizers and for the other architecture, which are compiled for tests only: eight files of a target at a time, since most of
+# the time goes into headers.
 function(flux2_compile_together target)
-    if(FLUX2_SANITIZE)
+    if(FLUX2_COMPILE_TOGETHER)
         set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
     endif()
 endfunction()

@@ -36,15 +36,16 @@ std::optional<Variant> find_variant(const std::string& name) {
 std::optional<VariantChoice> from_model_index(const fs::path& path) {
     const fs::path folder = is_folder(path) ? path : path.parent_path();
     for (const fs::path& file : {folder / "model_index.json", folder / ".." / "model_index.json"}) {
-        const auto json = read_json_if_present(file);
-        if (!json) {
+        const auto index = read_json_if_present(file);
+        if (!index) {
             continue;
         }
-        const std::string pipeline = get_json<std::string>(*json, "_class_name", file).value_or("");
+        const std::string pipeline =
+            get_json<std::string>(*index, "_class_name", file).value_or("");
         if (pipeline == "Flux2KleinKVPipeline") {
             return VariantChoice{Variant::kv, "model_index.json names " + pipeline};
         }
-        if (const auto distilled = get_json<bool>(*json, "is_distilled", file)) {
+        if (const auto distilled = get_json<bool>(*index, "is_distilled", file)) {
             return VariantChoice{
                 *distilled ? Variant::klein : Variant::base,
                 concat("model_index.json says is_distilled is ", *distilled ? "true" : "false")};
