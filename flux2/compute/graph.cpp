@@ -28,6 +28,15 @@ const LowRankTensors* Graph::low_rank_of(const ggml_tensor* matrix) const {
     return found == low_rank_->end() ? nullptr : &found->second;
 }
 
+ggml_tensor* Graph::made_once(const ggml_tensor* weight,
+                              const std::function<ggml_tensor*()>& make) {
+    ggml_tensor*& made = made_of_[weight];
+    if (made == nullptr) {
+        made = make();
+    }
+    return made;
+}
+
 ggml_tensor* Graph::input_f32(const std::string& name, std::initializer_list<int64_t> shape) {
     ggml_tensor* tensor = ggml_new_tensor(context_.get(), GGML_TYPE_F32,
                                           static_cast<int>(shape.size()), shape.begin());

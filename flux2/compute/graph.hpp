@@ -34,6 +34,10 @@ struct Form {
     // Values after each row of activations, for the products of pairs of low rank that are columns
     // of their matrices.
     int64_t spare_columns = 0;
+    // Large feature maps are computed some rows at a time (compute/ops/banded_map), so many values
+    // in a band; 0: none are.
+    int64_t band_values = 0;
+    bool half_bands = false;  // such maps are kept in F16 on NVIDIA GPUs
 };
 
 // Converts to ggml_context*, so that ggml's ops and ours share their first argument.
@@ -50,6 +54,9 @@ class Graph {
     void set_low_rank(const LowRankTable* table) { low_rank_ = table; }
     // Of a matrix; null when it has none.
     const LowRankTensors* low_rank_of(const ggml_tensor* matrix) const;
+
+    // What `make` makes of a weight, made once however often it is asked for.
+    ggml_tensor* made_once(const ggml_tensor* weight, const std::function<ggml_tensor*()>& make);
 
     // Tensors to be set before compute(); their values stay until they are set again.
     ggml_tensor* input_f32(const std::string& name, std::initializer_list<int64_t> shape);
@@ -100,6 +107,7 @@ class Graph {
     const Backend& backend_;
     Form form_;
     const LowRankTable* low_rank_ = nullptr;
+    std::map<const ggml_tensor*, ggml_tensor*> made_of_;  // of weights
     ggml_context_ptr context_;
     ggml_cgraph* graph_;  // lies in the context
     ggml_backend_sched_ptr scheduler_;

@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "common/random_values.hpp"
+#include "compute/ops/banded_map.hpp"
 #include "compute/ops/feature_map_ops.hpp"
 #include "compute/ops/token_ops.hpp"
 #include "verify/layout_check.hpp"
@@ -391,6 +392,68 @@ void add_feature_map_cases(std::vector<Case>& cases) {
     });
 }
 
+// A block of the autoencoder some rows at a time, with what lies between its convolutions kept or
+// computed again. ggml's operations have whole maps only.
+FeatureMap banded_block(Trial& t, const FeatureMap& x, bool keeps) {
+    Graph& g = t.graph();
+    const Shape ne = {64, 1, 1, 1};
+    const Conv conv0 = random_conv(t, 1, 64, 64);
+    const GroupNorm norm1 = {t.input(ne), t.input(ne)};
+    const GroupNorm norm2 = {t.input(ne), t.input(ne)};
+    const Conv conv1 = random_conv(t, 3, 64, 64);
+    const Conv conv2 = random_conv(t, 3, 64, 64);
+    if (g.form().operations == Operations::stock) {
+        const FeatureMap y = conv(g, conv0, x);
+        const FeatureMap h = conv(g, conv1, group_norm_silu(g, norm1, y));
+        return conv_add(g, conv2, group_norm_silu(g, norm2, h), y);
+    }
+    BandedMap result = kept(g, conv(g, conv0, BandedMap(g, x)));
+    BandedMap hidden = conv(g, conv1, group_norm_silu(g, norm1, result));
+    hidden = keeps ? kept(g, hidden) : hidden;
+    replace(g, result, group_norm_silu(g, norm2, hidden), 1,
+            [&](const FeatureMap& h, const Rows& rows) {
+                return conv_add(g, conv2, h, result.rows(rows), Values::compact);
+            });
+    return result.whole();
+}
+
+// resample is conv_up, conv_down or conv_down_centred, of a feature map or of one in bands.
+template <typename Resample>
+FeatureMap banded_resample(Trial& t, const FeatureMap& x, const Resample& resample) {
+    Graph& g = t.graph();
+    const FeatureMap y = conv(g, random_conv(t, 1, 64, 64), x);
+    const Conv w = random_conv(t, 3, 64, 64);
+    return g.form().operations == Operations::stock
+               ? resample(g, w, y)
+               : kept(g, resample(g, w, BandedMap(g, y))).whole();
+}
+
+void add_banded_cases(std::vector<Case>& cases) {
+    const auto add = [&](const char* name,
+                         const std::function<FeatureMap(Trial&, const FeatureMap&)>& build) {
+        cases.push_back({name, "in bands", [=](Trial& t) {
+                             return to_planes(t.graph(), build(t, t.feature_map({38, 26, 64, 1})));
+                         }});
+    };
+    add("block, hidden map kept",
+        [](Trial& t, const FeatureMap& x) { return banded_block(t, x, /*keeps=*/true); });
+    add("block, computed again",
+        [](Trial& t, const FeatureMap& x) { return banded_block(t, x, /*keeps=*/false); });
+    add("conv_up", [](Trial& t, const FeatureMap& x) {
+        return banded_resample(
+            t, x, [](Graph& g, const Conv& w, const auto& y) { return conv_up(g, w, y); });
+    });
+    add("conv_down", [](Trial& t, const FeatureMap& x) {
+        return banded_resample(
+            t, x, [](Graph& g, const Conv& w, const auto& y) { return conv_down(g, w, y); });
+    });
+    add("conv_down_centred", [](Trial& t, const FeatureMap& x) {
+        return banded_resample(t, x, [](Graph& g, const Conv& w, const auto& y) {
+            return conv_down_centred(g, w, y);
+        });
+    });
+}
+
 std::vector<Case> all_cases() {
     std::vector<Case> cases;
     add_token_cases(cases);
@@ -398,6 +461,7 @@ std::vector<Case> all_cases() {
     add_heads_cases(cases);
     add_attention_cases(cases);
     add_feature_map_cases(cases);
+    add_banded_cases(cases);
     return cases;
 }
 
@@ -406,18 +470,28 @@ HostTensor result_of(const Case& c, const Backend& backend, const Form& form) {
     return trial.compute(c.build(trial));
 }
 
-// Forms of graphs that kernels compute: activations in both types, and with room after each row.
+constexpr int64_t kBandValues = 38 * 64 * 4;  // four rows of the cases in bands
+
+// Forms of graphs that kernels compute: activations in both types, with room after each row, and
+// with feature maps in F16.
 const std::array<Form, 3> kKernelForms = {
-    {{.operations = Operations::cuda, .activations = GGML_TYPE_BF16},
+    {{.operations = Operations::cuda, .activations = GGML_TYPE_BF16, .band_values = kBandValues},
      {.operations = Operations::cuda, .activations = GGML_TYPE_BF16, .spare_columns = 64},
-     {.operations = Operations::cuda, .activations = GGML_TYPE_F32}}};
+     {.operations = Operations::cuda,
+      .activations = GGML_TYPE_F32,
+      .band_values = kBandValues,
+      .half_bands = true}}};
 
 // The forms for the CPU at hand: exact, and with attention in 16 bits as used with smaller types.
 void check_cpu_forms(const Case& c, const Backend& cpu, const HostTensor& other, Report& report) {
     constexpr double kExact = 2e-3;  // ggml's attention and convolutions round to F16
     constexpr double k16Bits = 1e-2;
     for (const bool exact : {true, false}) {
-        const HostTensor ours = result_of(c, cpu, {Operations::cpu, GGML_TYPE_F32, exact});
+        const Form form = {.operations = Operations::cpu,
+                           .activations = GGML_TYPE_F32,
+                           .exact = exact,
+                           .band_values = kBandValues};
+        const HostTensor ours = result_of(c, cpu, form);
         report.compare_values(exact ? "  CPU form" : "  CPU form, 16 bits", c.shape, ours, other,
                               exact ? kExact : k16Bits);
     }

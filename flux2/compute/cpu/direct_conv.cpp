@@ -76,9 +76,10 @@ void convolve(ggml_tensor* dst, int ith, int nth, void*) {
 
 ggml_tensor* direct_conv(Graph& g, ggml_tensor* filter, ggml_tensor* bias, ggml_tensor* x,
                          ggml_tensor* skip, int32_t stride) {
-    return own::conv(
-        g, {.x = x, .packed_filter = pack_filter(g, filter), .bias = bias, .skip = skip},
-        {.size = static_cast<int32_t>(filter->ne[0]), .stride = stride}, {.function = convolve});
+    ggml_tensor* packed = g.made_once(filter, [&] { return pack_filter(g, filter); });
+    return own::conv(g, {.x = x, .packed_filter = packed, .bias = bias, .skip = skip},
+                     {.size = static_cast<int32_t>(filter->ne[0]), .stride = stride},
+                     {.function = convolve});
 }
 
 }  // namespace flux2::cpu

@@ -1,8 +1,8 @@
 #include "compute/cpu/group_norm.hpp"
 
+#include "compute/cpu/instructions.hpp"
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/values.hpp"
-#include "compute/plain/feature_map_nodes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -21,7 +21,7 @@ int64_t chunk_of(int64_t n_pixels) {
     return std::max(kLeastPixels, (n_pixels + kMostChunks - 1) / kMostChunks);
 }
 
-// ---- First node: x -> moments [channels, 2, chunks] ----
+// ---- First node: x -> moments of each channel [channels, 2, chunks] ----
 
 // Adds up distances from `pivot` and their squares: in F32 over a few pixels, then in double.
 class Moments {
@@ -80,30 +80,20 @@ void take_moments(ggml_tensor* dst, int ith, int nth, void*) {
     }
 }
 
-// ---- Second node: x, weight, bias, moments -> result ----
+// ---- Second node: moments of each channel -> of each group [kNormGroups, 2] ----
 
-// Channels are taken in groups of a fixed size, in a variable of its own: so compilers see that
-// nothing overlaps, and use vectors.
-constexpr size_t kChannelsAtOnce = 16;
+int64_t channels_in_group(int64_t n_channels) {
+    return (n_channels + own::kNormGroups - 1) / own::kNormGroups;
+}
 
-// What is done to each channel, (x - mean) * scale + bias; filled up to whole groups.
-struct Affine {
-    explicit Affine(int64_t n_channels)
-        : mean(static_cast<size_t>(round_up(n_channels, kChannelsAtOnce))),
-          scale(mean),
-          bias(mean) {}
-
-    std::vector<float> mean, scale, bias;
+struct JoinParams {
+    int64_t n_pixels = 0;
 };
 
-struct MeanAndScale {
-    float mean, scale;
-};
-
-// Joins the moments of channels [first, end) over all pixels.
-MeanAndScale join(const ggml_tensor* moments, int64_t n_pixels, int64_t first, int64_t end) {
+// Joins the moments of channels [first, end) over all pixels and writes those of their group.
+void join_channels(const ggml_tensor* moments, int64_t n_pixels, int64_t first, int64_t end,
+                   float* group) {
     const int64_t chunk = chunk_of(n_pixels);
-    const auto n = static_cast<double>(n_pixels * (end - first));
     const auto each = [&](auto&& f) {
         for (int64_t i = 0; i < moments->ne[2]; ++i) {
             const auto pixels = static_cast<double>(std::min(chunk, n_pixels - i * chunk));
@@ -114,24 +104,75 @@ MeanAndScale join(const ggml_tensor* moments, int64_t n_pixels, int64_t first, i
             }
         }
     };
+    const auto n = static_cast<double>(n_pixels * (end - first));
     double mean = 0;
     each([&](double pixels, double part, double) { mean += pixels * part / n; });
-    double variance = 0;
+    double all_squares = 0;
     each([&](double pixels, double part, double squares) {
-        variance += (squares + pixels * (part - mean) * (part - mean)) / n;
+        all_squares += squares + pixels * (part - mean) * (part - mean);
+    });
+    group[0] = static_cast<float>(mean);
+    group[own::kNormGroups] = static_cast<float>(all_squares);
+}
+
+void join_moments(ggml_tensor* dst, int ith, int nth, void*) {
+    const ggml_tensor* moments = dst->src[0];
+    const int64_t n_channels = moments->ne[0];
+    const int64_t size = channels_in_group(n_channels);
+    const int64_t n_pixels = params_of<JoinParams>(dst).n_pixels;
+    for (int64_t group = ith; group * size < n_channels; group += nth) {
+        join_channels(moments, n_pixels, group * size, std::min(n_channels, (group + 1) * size),
+                      values(dst) + group);
+    }
+}
+
+// ---- Third node: x, weight, bias, moments of each band -> result ----
+
+// What is done to each channel: (x - mean) * scale + bias.
+struct Affine {
+    explicit Affine(int64_t n_channels)
+        : mean(static_cast<size_t>(n_channels)), scale(mean), bias(mean) {}
+
+    std::vector<float> mean, scale, bias;
+};
+
+struct MeanAndScale {
+    float mean, scale;
+};
+
+// Joins the moments of a group of n channels over all bands.
+MeanAndScale join_bands(const ggml_tensor* moments, const own::GroupNormParams& params,
+                        int64_t group, int64_t n) {
+    const auto n_values = static_cast<double>(params.n_pixels * n);
+    const auto each = [&](auto&& f) {
+        for (int64_t band = 0; band < moments->ne[2]; ++band) {
+            const int64_t pixels =
+                std::min(params.band_pixels, params.n_pixels - band * params.band_pixels);
+            const float* of_band = values(moments) + band * 2 * own::kNormGroups + group;
+            f(static_cast<double>(pixels * n), static_cast<double>(of_band[0]),
+              static_cast<double>(of_band[own::kNormGroups]));
+        }
+    };
+    double mean = 0;
+    each([&](double count, double part, double) { mean += count * part / n_values; });
+    double variance = 0;
+    each([&](double count, double part, double squares) {
+        variance += (squares + count * (part - mean) * (part - mean)) / n_values;
     });
     return {static_cast<float>(mean),
             static_cast<float>(1 / std::sqrt(variance + static_cast<double>(own::kNormEps)))};
 }
 
-Affine affine_of(const ggml_tensor* moments, int64_t n_pixels, const float* weight,
-                 const float* bias) {
-    const int64_t n_channels = moments->ne[0];
-    const int64_t size = (n_channels + own::kNormGroups - 1) / own::kNormGroups;
+Affine affine_of(const ggml_tensor* dst) {
+    const int64_t n_channels = dst->ne[0];
+    const int64_t size = channels_in_group(n_channels);
+    const float* weight = values(dst->src[1]);
+    const float* bias = values(dst->src[2]);
+    const auto params = params_of<own::GroupNormParams>(dst);
     Affine affine(n_channels);
     for (int64_t first = 0; first < n_channels; first += size) {
         const int64_t end = std::min(n_channels, first + size);
-        const MeanAndScale group = join(moments, n_pixels, first, end);
+        const MeanAndScale group = join_bands(dst->src[3], params, first / size, end - first);
         for (int64_t i = first; i < end; ++i) {
             const auto channel = static_cast<size_t>(i);
             affine.mean[channel] = group.mean;
@@ -142,28 +183,26 @@ Affine affine_of(const ggml_tensor* moments, int64_t n_pixels, const float* weig
     return affine;
 }
 
-// Copies n <= kChannelsAtOnce values; a whole group without a call.
-void copy_channels(const float* from, size_t n, float* to) {
-    if (n == kChannelsAtOnce) {
-        std::copy_n(from, kChannelsAtOnce, to);
-    } else {
-        std::copy_n(from, n, to);
-    }
-}
-
+// Results go through a variable of their own: so compilers see that nothing overlaps, and use
+// vectors.
 template <bool silu>
-void apply_to_pixel(const float* from, int64_t n_channels, const Affine& affine, float* to) {
-    const auto n = static_cast<size_t>(n_channels);
-    for (size_t first = 0; first < n; first += kChannelsAtOnce) {
-        const size_t some = std::min(kChannelsAtOnce, n - first);
-        std::array<float, kChannelsAtOnce> y = {};
-        copy_channels(from + first, some, y.data());
-        for (size_t i = 0; i < kChannelsAtOnce; ++i) {
-            y[i] =
-                (y[i] - affine.mean[first + i]) * affine.scale[first + i] + affine.bias[first + i];
-            y[i] = silu ? y[i] / (1 + exp_of(-y[i])) : y[i];
+FLUX2_INLINE void apply_to_pixels(const float* from, int64_t n_pixels, const Affine* affine,
+                                  float* to) {
+    constexpr size_t kChannelsAtOnce = 128;
+    std::array<float, kChannelsAtOnce> y;
+    const size_t n = affine->mean.size();
+    for (int64_t pixel = 0; pixel < n_pixels; ++pixel, from += n, to += n) {
+        for (size_t first = 0; first < n; first += kChannelsAtOnce) {
+            const size_t some = std::min(kChannelsAtOnce, n - first);
+            const float* mean = affine->mean.data() + first;
+            const float* scale = affine->scale.data() + first;
+            const float* bias = affine->bias.data() + first;
+            for (size_t i = 0; i < some; ++i) {
+                const float v = (from[first + i] - mean[i]) * scale[i] + bias[i];
+                y[i] = silu ? v / (1 + exp_of(-v)) : v;
+            }
+            std::copy_n(y.data(), some, to + first);
         }
-        copy_channels(y.data(), some, to + first);
     }
 }
 
@@ -172,11 +211,11 @@ void apply(ggml_tensor* dst, int ith, int nth) {
     const ggml_tensor* x = dst->src[0];
     const int64_t n = x->ne[0];
     const int64_t n_pixels = x->ne[1] * x->ne[2];
-    const Affine affine =
-        affine_of(dst->src[3], n_pixels, values(dst->src[1]), values(dst->src[2]));
-    for (int64_t pixel = n_pixels * ith / nth; pixel < n_pixels * (ith + 1) / nth; ++pixel) {
-        apply_to_pixel<silu>(values(x) + pixel * n, n, affine, values(dst) + pixel * n);
-    }
+    const int64_t first = n_pixels * ith / nth;
+    const int64_t end = n_pixels * (ith + 1) / nth;
+    const Affine affine = affine_of(dst);
+    call_best<apply_to_pixels<silu>>(static_cast<const float*>(values(x) + first * n), end - first,
+                                     &affine, values(dst) + first * n);
 }
 
 void normalise(ggml_tensor* dst, int ith, int nth, void*) {
@@ -187,19 +226,30 @@ void normalise(ggml_tensor* dst, int ith, int nth, void*) {
     }
 }
 
-const OwnOperation kMoments = {"cpu norm moments", take_moments};
+const OwnOperation kChannelMoments = {"cpu norm moments", take_moments};
 
 }  // namespace
+
+ggml_tensor* moments(Graph& g, ggml_tensor* x) {
+    const int64_t n_pixels = x->ne[1] * x->ne[2];
+    const int64_t chunk = chunk_of(n_pixels);
+    ggml_tensor* of_channels =
+        own_node(g, {kChannelMoments, {}, {x->ne[0], 2, (n_pixels + chunk - 1) / chunk, 1}}, {x});
+    return own_node(g, {own::kMoments, {.function = join_moments}, {own::kNormGroups, 2, 1, 1}},
+                    {of_channels}, JoinParams{n_pixels});
+}
+
+ggml_tensor* group_norm(Graph& g, const own::GroupNormInput& in, const own::GroupNormParams& params,
+                        bool in_place) {
+    return own::group_norm(g, in, params, {.function = normalise, .in_place = in_place});
+}
 
 ggml_tensor* group_norm(Graph& g, ggml_tensor* weight, ggml_tensor* bias, ggml_tensor* x,
                         const GroupNormOptions& options) {
     const int64_t n_pixels = x->ne[1] * x->ne[2];
-    const int64_t chunk = chunk_of(n_pixels);
-    ggml_tensor* moments =
-        own_node(g, {kMoments, {}, {x->ne[0], 2, (n_pixels + chunk - 1) / chunk, 1}}, {x});
-    return own::group_norm(g, {.x = x, .weight = weight, .bias = bias, .moments = moments},
-                           {.silu = options.silu},
-                           {.function = normalise, .in_place = options.in_place});
+    return group_norm(g, {.x = x, .weight = weight, .bias = bias, .moments = moments(g, x)},
+                      {.silu = options.silu, .n_pixels = n_pixels, .band_pixels = n_pixels},
+                      options.in_place);
 }
 
 }  // namespace flux2::cpu

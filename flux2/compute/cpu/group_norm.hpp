@@ -2,10 +2,14 @@
 #pragma once
 
 #include "compute/graph.hpp"
+#include "compute/plain/feature_map_nodes.hpp"
 
 #include <ggml.h>
 
 namespace flux2::cpu {
+
+// [kNormGroups, 2] as own::moments says.
+ggml_tensor* moments(Graph& g, ggml_tensor* x);
 
 struct GroupNormOptions {
     bool silu = false;      // after the norm
@@ -15,5 +19,8 @@ struct GroupNormOptions {
 // x [channels, w, h], weight and bias [channels] -> the shape of x.
 ggml_tensor* group_norm(Graph& g, ggml_tensor* weight, ggml_tensor* bias, ggml_tensor* x,
                         const GroupNormOptions& options);
+// With moments that were taken over a map of which x is a part.
+ggml_tensor* group_norm(Graph& g, const own::GroupNormInput& in, const own::GroupNormParams& params,
+                        bool in_place = false);
 
 }  // namespace flux2::cpu

@@ -295,8 +295,10 @@ const OwnOperation kTransformFilter = {"cpu transform filter", transform_filter}
 ggml_tensor* winograd_conv(Graph& g, ggml_tensor* filter, ggml_tensor* bias, ggml_tensor* x,
                            ggml_tensor* skip, int32_t scale) {
     const int64_t n_panels = (filter->ne[3] + kPanel - 1) / kPanel;
-    ggml_tensor* panels =
-        own_node(g, {kTransformFilter, {}, {kPanel, filter->ne[2], n_panels, kPoints}}, {filter});
+    ggml_tensor* panels = g.made_once(filter, [&] {
+        return own_node(g, {kTransformFilter, {}, {kPanel, filter->ne[2], n_panels, kPoints}},
+                        {filter});
+    });
     return own::conv(g, {.x = x, .packed_filter = panels, .bias = bias, .skip = skip},
                      {.size = kTaps, .scale = scale}, {.function = convolve});
 }

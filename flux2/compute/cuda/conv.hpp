@@ -17,8 +17,9 @@ struct ConvArgs {
     const half* x = nullptr;       // values times kScale, [height][width][in]
     const half* weight = nullptr;  // as pack_filter leaves it
     const float* bias = nullptr;   // [out]
-    const float* skip = nullptr;   // of y's shape; may be null
-    void* y = nullptr;             // F32, or F16 times kScale
+    const void* skip = nullptr;    // of y's shape, F32 or F16 times kScale; may be null
+    bool skip_is_half = false;
+    void* y = nullptr;  // F32, or F16 times kScale
     bool y_is_half = false;
     int width = 0, height = 0;  // of x
     int in = 0;                 // channels of x, a multiple of 8

@@ -368,7 +368,7 @@ template <typename T>
 Plan plan_of(const ConvArgs& a) {
     Plan plan = {};
     plan.args = a;
-    plan.fetches_skip = a.skip != nullptr && a.scale == 1 && a.out % 4 == 0;
+    plan.fetches_skip = a.skip != nullptr && !a.skip_is_half && a.scale == 1 && a.out % 4 == 0;
     plan.y_width = conv_y_width(a);
     plan.grid_width = a.scale == 2 ? a.width : conv_y_width(a);
     plan.grid_height = a.scale == 2 ? a.height : conv_y_height(a);

@@ -14,17 +14,28 @@ namespace flux2::cuda {
 // the writes to y, which may be the same memory.
 template <bool whole, typename ForPairs>
 __device__ void begin_sums(const ConvArgs& a, const ForPairs& for_pairs) {
-    const bool skips = a.skip != nullptr;
+    const float* skip = static_cast<const float*>(a.skip);
+    const half* skip_half = static_cast<const half*>(a.skip);
     for_pairs([&](int64_t at, int channel, float* v) {
         if constexpr (whole) {
             const float2 bias = *reinterpret_cast<const float2*>(a.bias + channel);
-            const float2 skip =
-                skips ? *reinterpret_cast<const float2*>(a.skip + at) : float2{0, 0};
-            v[0] = (bias.x + skip.x) * kScale;
-            v[1] = (bias.y + skip.y) * kScale;
+            float2 scaled = {0, 0};
+            if (a.skip != nullptr && a.skip_is_half) {
+                scaled = __half22float2(*reinterpret_cast<const half2*>(skip_half + at));
+            } else if (a.skip != nullptr) {
+                const float2 plain = *reinterpret_cast<const float2*>(skip + at);
+                scaled = {plain.x * kScale, plain.y * kScale};
+            }
+            v[0] = bias.x * kScale + scaled.x;
+            v[1] = bias.y * kScale + scaled.y;
         } else {
             for (int i = 0; i < 2 && channel + i < a.out; ++i) {
-                v[i] = (a.bias[channel + i] + (skips ? a.skip[at + i] : 0.0f)) * kScale;
+                float scaled = 0;
+                if (a.skip != nullptr) {
+                    scaled =
+                        a.skip_is_half ? __half2float(skip_half[at + i]) : skip[at + i] * kScale;
+                }
+                v[i] = a.bias[channel + i] * kScale + scaled;
             }
         }
     });

@@ -23,7 +23,7 @@ constexpr int64_t kMostChunks = 2048;
 constexpr int64_t kLeastPixels = 32;
 
 struct NormPlan {
-    GroupNormArgs args;
+    NormMap x;
     int quads;      // of channels in a pixel: what one thread takes
     int rows;       // pixels that a block takes at a time
     int64_t chunk;  // pixels in a chunk
@@ -43,6 +43,30 @@ __device__ Place place_in(const NormPlan& plan) {
     return {thread % plan.quads, thread / plan.quads, thread / plan.quads >= plan.rows};
 }
 
+// ---- Values of x ----
+
+__device__ float value_of(const float* x) {
+    return *x;
+}
+__device__ float value_of(const half* x) {
+    return __half2float(*x) * kUnscale;
+}
+
+__device__ float4 quad_of(const float* x) {
+    return *reinterpret_cast<const float4*>(x);
+}
+__device__ float4 quad_of(const half* x) {
+    const uint2 raw = *reinterpret_cast<const uint2*>(x);
+    const float2 low = __half22float2(*reinterpret_cast<const half2*>(&raw.x));
+    const float2 high = __half22float2(*reinterpret_cast<const half2*>(&raw.y));
+    return {low.x * kUnscale, low.y * kUnscale, high.x * kUnscale, high.y * kUnscale};
+}
+
+template <typename T>
+__device__ const T* values_of(const NormPlan& plan) {
+    return static_cast<const T*>(plan.x.data);
+}
+
 // ---- Moments of each chunk ----
 
 // Distances from a pivot and their squares, of four channels.
@@ -59,25 +83,27 @@ struct QuadSums {
 
 // A group's channels share one pivot, a value of its own: close enough that squares lose no
 // precision.
-__device__ float4 pivot_of(const NormPlan& plan, const float* pixel, int quad) {
-    const int size = plan.args.channels / kNormGroups;
+template <typename T>
+__device__ float4 pivot_of(const NormPlan& plan, const T* pixel, int quad) {
+    const int size = plan.x.channels / kNormGroups;
     const int channel = quad * 4;
-    return {pixel[channel / size * size], pixel[(channel + 1) / size * size],
-            pixel[(channel + 2) / size * size], pixel[(channel + 3) / size * size]};
+    const auto first_of = [&](int c) { return value_of(pixel + c / size * size); };
+    return {first_of(channel), first_of(channel + 1), first_of(channel + 2), first_of(channel + 3)};
 }
 
+template <typename T>
 __device__ QuadSums sums_of_chunk(const NormPlan& plan, const Place& place, int64_t first,
                                   int64_t end) {
-    const int64_t n = plan.args.channels;
-    const float* x = plan.args.x + place.quad * 4;
-    const float4 pivot = pivot_of(plan, plan.args.x + first * n, place.quad);
+    const int64_t n = plan.x.channels;
+    const T* x = values_of<T>(plan) + place.quad * 4;
+    const float4 pivot = pivot_of(plan, values_of<T>(plan) + first * n, place.quad);
     QuadSums sums;
     int64_t pixel = first + place.row;
     for (; pixel + (kAtOnce - 1) * plan.rows < end; pixel += kAtOnce * plan.rows) {
         float4 v[kAtOnce];
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-            v[i] = *reinterpret_cast<const float4*>(x + (pixel + i * plan.rows) * n);
+            v[i] = quad_of(x + (pixel + i * plan.rows) * n);
         }
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
@@ -85,7 +111,7 @@ __device__ QuadSums sums_of_chunk(const NormPlan& plan, const Place& place, int6
         }
     }
     for (; pixel < end; pixel += plan.rows) {
-        sums.add(*reinterpret_cast<const float4*>(x + pixel * n), pivot);
+        sums.add(quad_of(x + pixel * n), pivot);
     }
     return sums;
 }
@@ -100,8 +126,9 @@ __device__ double warp_sum(double v) {
 }
 
 // Joins the threads' sums [2][rows][channels] to the moments of each group; a warp takes a group.
+template <typename T>
 __device__ void join_threads(const NormPlan& plan, const float* sums, int64_t first, int64_t end) {
-    const int n = plan.args.channels;
+    const int n = plan.x.channels;
     const int size = n / kNormGroups;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     for (int group = static_cast<int>(threadIdx.x) / 32; group < kNormGroups; group += kWarps) {
@@ -116,25 +143,27 @@ __device__ void join_threads(const NormPlan& plan, const float* sums, int64_t fi
         squares = warp_sum(squares);
         if (lane == 0) {
             const auto count = static_cast<double>((end - first) * size);
-            const auto pivot = static_cast<double>(plan.args.x[first * n + group * size]);
+            const auto pivot =
+                static_cast<double>(value_of(values_of<T>(plan) + first * n + group * size));
             plan.moments[static_cast<int64_t>(blockIdx.x) * kNormGroups + group] = {
                 pivot + sum / count, squares - sum * sum / count};
         }
     }
 }
 
+template <typename T>
 __global__ void __launch_bounds__(kNormThreads) take_moments(const NormPlan plan) {
     __shared__ float4 sums[2 * kNormThreads];
     const int64_t first = static_cast<int64_t>(blockIdx.x) * plan.chunk;
-    const int64_t end = min(plan.args.n_pixels, first + plan.chunk);
+    const int64_t end = min(plan.x.n_pixels, first + plan.chunk);
     const Place place = place_in(plan);
     if (!place.idle) {
-        const QuadSums mine = sums_of_chunk(plan, place, first, end);
+        const QuadSums mine = sums_of_chunk<T>(plan, place, first, end);
         sums[threadIdx.x] = mine.sum;
         sums[plan.rows * plan.quads + static_cast<int>(threadIdx.x)] = mine.squares;
     }
     __syncthreads();
-    join_threads(plan, reinterpret_cast<const float*>(sums), first, end);
+    join_threads<T>(plan, reinterpret_cast<const float*>(sums), first, end);
 }
 
 // ---- Moments of all pixels: one block for each group ----
@@ -155,30 +184,69 @@ __device__ double block_sum(double v) {
     return sum;
 }
 
-__global__ void __launch_bounds__(kNormThreads) join_chunks(const NormPlan plan) {
-    const auto n_pixels = static_cast<double>(plan.args.n_pixels);
-    const auto size = static_cast<double>(plan.args.channels / kNormGroups);
-    const auto pixels_in = [&](int64_t i) {
-        return static_cast<double>(min(plan.chunk, plan.args.n_pixels - i * plan.chunk));
-    };
-    const Moments* moments = plan.moments + blockIdx.x;
+// Moments of this block's group over n parts; part(i) gives how many values are in part i and their
+// moments. All threads get them.
+template <typename F>
+__device__ Moments join_parts(int64_t n, double n_values, const F& part) {
     double mean = 0;
-    for (int64_t i = threadIdx.x; i < plan.n_chunks; i += kNormThreads) {
-        mean += pixels_in(i) * moments[i * kNormGroups].mean;
+    for (int64_t i = threadIdx.x; i < n; i += kNormThreads) {
+        double count = 0;
+        const Moments m = part(i, count);
+        mean += count * m.mean;
     }
-    mean = block_sum(mean) / n_pixels;
+    mean = block_sum(mean) / n_values;
     double squares = 0;
-    for (int64_t i = threadIdx.x; i < plan.n_chunks; i += kNormThreads) {
-        const Moments& part = moments[i * kNormGroups];
-        const double d = part.mean - mean;
-        squares += part.squares + pixels_in(i) * size * d * d;
+    for (int64_t i = threadIdx.x; i < n; i += kNormThreads) {
+        double count = 0;
+        const Moments m = part(i, count);
+        squares += m.squares + count * (m.mean - mean) * (m.mean - mean);
     }
-    const double variance = block_sum(squares) / (n_pixels * size);
+    return {mean, block_sum(squares)};
+}
+
+__device__ Moments join_chunks(const NormPlan& plan) {
+    const auto size = static_cast<double>(plan.x.channels / kNormGroups);
+    return join_parts(plan.n_chunks, static_cast<double>(plan.x.n_pixels) * size,
+                      [&](int64_t i, double& count) {
+                          const int64_t left = plan.x.n_pixels - i * plan.chunk;
+                          count = static_cast<double>(min(plan.chunk, left)) * size;
+                          return plan.moments[i * kNormGroups + blockIdx.x];
+                      });
+}
+
+__device__ void write_scale(const NormPlan& plan, const Moments& moments, int64_t n_pixels) {
+    const auto size = static_cast<double>(plan.x.channels / kNormGroups);
+    const double variance = moments.squares / (static_cast<double>(n_pixels) * size);
     if (threadIdx.x == 0) {
         plan.joined[blockIdx.x] = {
-            static_cast<float>(mean),
+            static_cast<float>(moments.mean),
             static_cast<float>(1 / sqrt(variance + static_cast<double>(kNormEps)))};
     }
+}
+
+__global__ void __launch_bounds__(kNormThreads) scale_of_chunks(const NormPlan plan) {
+    write_scale(plan, join_chunks(plan), plan.x.n_pixels);
+}
+
+__global__ void __launch_bounds__(kNormThreads) moments_of_chunks(const NormPlan plan, float* to) {
+    const Moments moments = join_chunks(plan);
+    if (threadIdx.x == 0) {
+        to[blockIdx.x] = static_cast<float>(moments.mean);
+        to[kNormGroups + blockIdx.x] = static_cast<float>(moments.squares);
+    }
+}
+
+__global__ void __launch_bounds__(kNormThreads)
+    scale_of_bands(const NormPlan plan, const GroupNormArgs args) {
+    const auto size = static_cast<double>(plan.x.channels / kNormGroups);
+    const Moments moments = join_parts(
+        args.n_bands, static_cast<double>(args.all_pixels) * size, [&](int64_t i, double& count) {
+            const int64_t left = args.all_pixels - i * args.band_pixels;
+            count = static_cast<double>(min(args.band_pixels, left)) * size;
+            const float* band = args.moments + i * 2 * kNormGroups + blockIdx.x;
+            return Moments{static_cast<double>(band[0]), static_cast<double>(band[kNormGroups])};
+        });
+    write_scale(plan, moments, args.all_pixels);
 }
 
 // ---- Result ----
@@ -193,9 +261,9 @@ struct Affine {
     }
 };
 
-__device__ Affine affine_of(const NormPlan& plan, int channel) {
-    const MeanAndScale group = plan.joined[channel / (plan.args.channels / kNormGroups)];
-    return {group.mean, group.scale * plan.args.weight[channel], plan.args.bias[channel]};
+__device__ Affine affine_of(const NormPlan& plan, const GroupNormArgs& args, int channel) {
+    const MeanAndScale group = plan.joined[channel / (plan.x.channels / kNormGroups)];
+    return {group.mean, group.scale * args.weight[channel], args.bias[channel]};
 }
 
 template <bool silu>
@@ -209,18 +277,19 @@ __device__ void apply_to_quad(const Affine (&affine)[4], const float4& v, half* 
 
 constexpr int kApplyRounds = 4;
 
-template <bool silu>
-__global__ void __launch_bounds__(kNormThreads) apply_norm(const NormPlan plan) {
+template <bool silu, typename T>
+__global__ void __launch_bounds__(kNormThreads)
+    apply_norm(const NormPlan plan, const GroupNormArgs args) {
     const Place place = place_in(plan);
     if (place.idle) {
         return;
     }
-    const int64_t n = plan.args.channels;
-    const float* x = plan.args.x + place.quad * 4;
-    half* y = plan.args.y + place.quad * 4;
+    const int64_t n = plan.x.channels;
+    const T* x = values_of<T>(plan) + place.quad * 4;
+    half* y = args.y + place.quad * 4;
     Affine affine[4];
     for (int i = 0; i < 4; ++i) {
-        affine[i] = affine_of(plan, place.quad * 4 + i);
+        affine[i] = affine_of(plan, args, place.quad * 4 + i);
     }
     // From the end on: there lies what the pass before has left in the cache.
     const int64_t block = static_cast<int64_t>(gridDim.x) - 1 - blockIdx.x;
@@ -229,13 +298,13 @@ __global__ void __launch_bounds__(kNormThreads) apply_norm(const NormPlan plan) 
         float4 v[kAtOnce];
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-            const int64_t at = min(pixel + i * plan.rows, plan.args.n_pixels - 1);
-            v[i] = *reinterpret_cast<const float4*>(x + at * n);
+            const int64_t at = min(pixel + i * plan.rows, plan.x.n_pixels - 1);
+            v[i] = quad_of(x + at * n);
         }
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
             const int64_t at = pixel + i * plan.rows;
-            if (at < plan.args.n_pixels) {
+            if (at < plan.x.n_pixels) {
                 apply_to_quad<silu>(affine, v[i], y + at * n);
             }
         }
@@ -244,46 +313,78 @@ __global__ void __launch_bounds__(kNormThreads) apply_norm(const NormPlan plan) 
 
 // ---- Launch ----
 
-NormPlan plan_of(const GroupNormArgs& args) {
+NormPlan plan_of(const NormMap& x, void* workspace) {
     NormPlan plan = {};
-    plan.args = args;
-    plan.quads = args.channels / 4;
+    plan.x = x;
+    plan.quads = x.channels / 4;
     plan.rows = kNormThreads / plan.quads;
-    plan.chunk = std::max(kLeastPixels, (args.n_pixels + kMostChunks - 1) / kMostChunks);
-    plan.n_chunks = (args.n_pixels + plan.chunk - 1) / plan.chunk;
-    plan.moments = static_cast<Moments*>(args.workspace);
+    plan.chunk = std::max(kLeastPixels, (x.n_pixels + kMostChunks - 1) / kMostChunks);
+    plan.n_chunks = (x.n_pixels + plan.chunk - 1) / plan.chunk;
+    plan.moments = static_cast<Moments*>(workspace);
     plan.joined = reinterpret_cast<MeanAndScale*>(plan.moments + plan.n_chunks * kNormGroups);
     return plan;
 }
 
-bool is_valid(const GroupNormArgs& args) {
-    return args.n_pixels > 0 && args.channels > 0 && args.channels % kNormGroups == 0 &&
-           args.channels <= 4 * kNormThreads;
+bool is_valid(const NormMap& x) {
+    return x.n_pixels > 0 && x.channels > 0 && x.channels % kNormGroups == 0 &&
+           x.channels <= 4 * kNormThreads;
+}
+
+void launch_moments(const NormPlan& plan, cudaStream_t stream) {
+    const auto blocks = static_cast<unsigned>(plan.n_chunks);
+    if (plan.x.is_half) {
+        take_moments<half><<<blocks, kNormThreads, 0, stream>>>(plan);
+    } else {
+        take_moments<float><<<blocks, kNormThreads, 0, stream>>>(plan);
+    }
+}
+
+template <typename T>
+void launch_norm(const NormPlan& plan, const GroupNormArgs& args, cudaStream_t stream) {
+    const int64_t pixels = static_cast<int64_t>(plan.rows) * kAtOnce * kApplyRounds;
+    const auto blocks = static_cast<unsigned>((plan.x.n_pixels + pixels - 1) / pixels);
+    if (args.silu) {
+        apply_norm<true, T><<<blocks, kNormThreads, 0, stream>>>(plan, args);
+    } else {
+        apply_norm<false, T><<<blocks, kNormThreads, 0, stream>>>(plan, args);
+    }
 }
 
 }  // namespace
 
-size_t group_norm_workspace_bytes(const GroupNormArgs& args) {
-    if (!is_valid(args)) {
+size_t group_norm_workspace_bytes(const NormMap& x) {
+    if (!is_valid(x)) {
         return 0;
     }
-    const auto n_chunks = static_cast<size_t>(plan_of(args).n_chunks);
+    const auto n_chunks = static_cast<size_t>(plan_of(x, nullptr).n_chunks);
     return kNormGroups * (n_chunks * sizeof(Moments) + sizeof(MeanAndScale));
 }
 
-cudaError_t group_norm(const GroupNormArgs& args, cudaStream_t stream) {
-    if (!is_valid(args)) {
+cudaError_t group_moments(const MomentsArgs& args, cudaStream_t stream) {
+    if (!is_valid(args.x)) {
         return cudaErrorInvalidValue;
     }
-    const NormPlan plan = plan_of(args);
-    take_moments<<<static_cast<unsigned>(plan.n_chunks), kNormThreads, 0, stream>>>(plan);
-    join_chunks<<<kNormGroups, kNormThreads, 0, stream>>>(plan);
-    const int64_t pixels = static_cast<int64_t>(plan.rows) * kAtOnce * kApplyRounds;
-    const auto blocks = static_cast<unsigned>((args.n_pixels + pixels - 1) / pixels);
-    if (args.silu) {
-        apply_norm<true><<<blocks, kNormThreads, 0, stream>>>(plan);
+    const NormPlan plan = plan_of(args.x, args.workspace);
+    launch_moments(plan, stream);
+    moments_of_chunks<<<kNormGroups, kNormThreads, 0, stream>>>(plan, args.moments);
+    return cudaGetLastError();
+}
+
+cudaError_t group_norm(const GroupNormArgs& args, cudaStream_t stream) {
+    if (!is_valid(args.x)) {
+        return cudaErrorInvalidValue;
+    }
+    const NormPlan plan = plan_of(args.x, args.workspace);
+    if (args.moments != nullptr) {
+        scale_of_bands<<<kNormGroups, kNormThreads, 0, stream>>>(plan, args);
     } else {
-        apply_norm<false><<<blocks, kNormThreads, 0, stream>>>(plan);
+        launch_moments(plan, stream);
+        scale_of_chunks<<<kNormGroups, kNormThreads, 0, stream>>>(plan);
+    }
+    if (args.x.is_half) {
+        launch_norm<half>(plan, args, stream);
+    } else {
+        launch_norm<float>(plan, args, stream);
     }
     return cudaGetLastError();
 }

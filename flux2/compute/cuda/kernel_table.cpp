@@ -213,6 +213,10 @@ half* half_of(const ggml_tensor* x) {
     return static_cast<half*>(x->data);
 }
 
+bool is_half(const ggml_tensor* x) {
+    return x->type == GGML_TYPE_F16;
+}
+
 float* floats_of(const ggml_tensor* x) {
     return static_cast<float*>(x->data);
 }
@@ -256,8 +260,10 @@ cudaError_t run_conv(const Context& context, const ggml_tensor* y) {
     const ConvArgs args = {.x = half_of(x),
                            .weight = half_of(y->src[1]),
                            .bias = vector_of(y->src[2]),
-                           .skip = vector_of(y->src[3]),
+                           .skip = y->src[3] != nullptr ? y->src[3]->data : nullptr,
+                           .skip_is_half = y->src[3] != nullptr && is_half(y->src[3]),
                            .y = y->data,
+                           .y_is_half = is_half(y),
                            .width = as_int(x->ne[1]),
                            .height = as_int(x->ne[2]),
                            .in = as_int(x->ne[0]),
@@ -269,17 +275,43 @@ cudaError_t run_conv(const Context& context, const ggml_tensor* y) {
                                                      : conv(args, context.stream);
 }
 
+NormMap norm_map(const ggml_tensor* x) {
+    return {.data = x->data,
+            .is_half = is_half(x),
+            .n_pixels = x->ne[1] * x->ne[2],
+            .channels = as_int(x->ne[0])};
+}
+
+cudaError_t run_moments(const Context& context, const ggml_tensor* y) {
+    const MomentsArgs args = {
+        .x = norm_map(y->src[0]), .workspace = context.scratch, .moments = floats_of(y)};
+    return group_norm_workspace_bytes(args.x) <= kScratchBytes ? group_moments(args, context.stream)
+                                                               : cudaErrorMemoryAllocation;
+}
+
 cudaError_t run_group_norm(const Context& context, const ggml_tensor* y) {
-    const GroupNormArgs args = {.x = floats_of(y->src[0]),
+    const auto params = params_of<own::GroupNormParams>(y);
+    const ggml_tensor* moments = y->src[3];
+    const GroupNormArgs args = {.x = norm_map(y->src[0]),
                                 .weight = vector_of(y->src[1]),
                                 .bias = vector_of(y->src[2]),
                                 .y = half_of(y),
                                 .workspace = context.scratch,
-                                .n_pixels = y->ne[1] * y->ne[2],
-                                .channels = as_int(y->ne[0]),
-                                .silu = params_of<own::GroupNormParams>(y).silu};
-    return group_norm_workspace_bytes(args) <= kScratchBytes ? group_norm(args, context.stream)
-                                                             : cudaErrorMemoryAllocation;
+                                .silu = params.silu,
+                                .moments = vector_of(moments),
+                                .n_bands = moments != nullptr ? moments->ne[2] : 0,
+                                .band_pixels = params.band_pixels,
+                                .all_pixels = params.n_pixels};
+    return group_norm_workspace_bytes(args.x) <= kScratchBytes ? group_norm(args, context.stream)
+                                                               : cudaErrorMemoryAllocation;
+}
+
+cudaError_t run_put_rows(const Context& context, const ggml_tensor* y) {
+    const auto params = params_of<own::PutRowsParams>(y);
+    const ggml_tensor* x = y->src[1] != nullptr ? y->src[1] : y->src[0];
+    return cudaMemcpyAsync(static_cast<char*>(y->data) + static_cast<size_t>(params.to) * y->nb[2],
+                           x->data, static_cast<size_t>(params.n) * y->nb[2],
+                           cudaMemcpyDeviceToDevice, context.stream);
 }
 
 cudaError_t run_softmax(const Context& context, const ggml_tensor* y) {
@@ -312,8 +344,10 @@ constexpr Entry kTable[] = {
     {&own::kToHalf, run_to_half},
     {&own::kPackFilter, run_pack_filter},
     {&own::kConv, run_conv},
+    {&own::kMoments, run_moments},
     {&own::kGroupNorm, run_group_norm},
     {&own::kSoftmax, run_softmax},
+    {&own::kPutRows, run_put_rows},
 };
 
 }  // namespace

@@ -84,18 +84,17 @@ ggml_tensor* as_f32(Graph& g, ggml_tensor* x) {
                : ggml_scale(g, ggml_cast(g, x, GGML_TYPE_F32), 1 / own::kHalfScale);
 }
 
-FeatureMap cuda_conv(Graph& g, const Conv& w, const FeatureMap& x, ggml_tensor* skip,
+FeatureMap cuda_conv(Graph& g, const Conv& w, const FeatureMap& x, ggml_tensor* skip, Values values,
                      own::ConvParams params) {
     params.size = static_cast<int32_t>(w.weight->ne[0]);
-    return {own::conv(g,
-                      {.x = as_half(g, x.tensor),
-                       .packed_filter = own::pack_filter(g, w.weight),
-                       .bias = w.bias,
-                       .skip = skip},
-                      params)};
+    ggml_tensor* packed = g.made_once(w.weight, [&] { return own::pack_filter(g, w.weight); });
+    const bool half = values == Values::compact && g.form().half_bands;
+    return {own::conv(
+        g, {.x = as_half(g, x.tensor), .packed_filter = packed, .bias = w.bias, .skip = skip},
+        params, {.type = half ? GGML_TYPE_F16 : GGML_TYPE_F32})};
 }
 
-// Some queries at a time, so that their scores stay below a tenth of a gigabyte.
+// Some queries at a time, so that their scores take about a tenth of a gigabyte.
 ggml_tensor* cuda_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {
     constexpr int64_t kMaxScores = 32 << 20;
     constexpr float kGain = 1024;  // keeps small probabilities out of F16's denormals
@@ -107,19 +106,24 @@ ggml_tensor* cuda_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tenso
     v = tokens(v);
     const float factor =
         1 / (own::kHalfScale * own::kHalfScale) / std::sqrt(static_cast<float>(width));
-    const int64_t n_slice = std::clamp<int64_t>(kMaxScores / n, 1, n);
+    constexpr int64_t kFewestQueries = 512;  // fewer would leave the GPU idle
+    const int64_t n_slice = std::min(n, std::max(kFewestQueries, kMaxScores / n));
     ggml_tensor* result = nullptr;
     for (int64_t first = 0; first < n; first += n_slice) {
-        ggml_tensor* slice = columns(g, q, first, std::min(n_slice, n - first));
+        const int64_t n_queries = std::min(n_slice, n - first);
+        ggml_tensor* slice = columns(g, q, first, n_queries);
         ggml_tensor* scores = own::linear(g, k, slice, {GGML_TYPE_F32});  // [n, slice]
         ggml_tensor* weights = own::softmax(g, scores, {.factor = factor, .gain = kGain});
         ggml_tensor* part =
             own::linear(g, v, weights, {GGML_TYPE_F32},
                         {.transposed = true, .factor = 1 / (kGain * own::kHalfScale)});
-        result = result == nullptr ? part : ggml_concat(g, result, part, 1);
+        part = ggml_reshape_3d(g, part, width, 1, n_queries);
+        const own::PutRowsParams rows = {.to = first, .n = n_queries};
+        result = result == nullptr ? own::begin_rows(g, part, n, rows)
+                                   : own::put_rows(g, result, part, rows);
         g.expand(result);  // one slice after the other, not all scores first
     }
-    return result;  // [width, n]
+    return result;  // [width, 1, n]
 }
 
 }  // namespace
@@ -143,25 +147,26 @@ ggml_tensor* to_planes(Graph& g, const FeatureMap& x) {
     return is_stock(g) ? x.tensor : ggml_cont(g, ggml_permute(g, x.tensor, 2, 0, 1, 3));
 }
 
-FeatureMap conv(Graph& g, const Conv& w, const FeatureMap& x) {
+FeatureMap conv(Graph& g, const Conv& w, const FeatureMap& x, Values values) {
     if (is_for_cuda(g)) {
-        return cuda_conv(g, w, x, nullptr, {});
+        return cuda_conv(g, w, x, nullptr, values, {});
     }
     return {is_stock(g) ? stock_conv(g, w, x.tensor) : cpu_conv(g, w, x.tensor)};
 }
 
-FeatureMap conv_add(Graph& g, const Conv& w, const FeatureMap& x, const FeatureMap& skip) {
+FeatureMap conv_add(Graph& g, const Conv& w, const FeatureMap& x, const FeatureMap& skip,
+                    Values values) {
     if (is_for_cuda(g)) {
-        return cuda_conv(g, w, x, skip.tensor, {});
+        return cuda_conv(g, w, x, skip.tensor, values, {});
     }
     return {is_stock(g) ? ggml_add(g, skip.tensor, stock_conv(g, w, x.tensor))
                         : cpu_conv(g, w, x.tensor, skip.tensor)};
 }
 
-FeatureMap conv_down(Graph& g, const Conv& w, const FeatureMap& x) {
+FeatureMap conv_down(Graph& g, const Conv& w, const FeatureMap& x, Values values) {
     constexpr int kStride = 2;
     if (is_for_cuda(g)) {
-        return cuda_conv(g, w, x, nullptr, {.stride = kStride});
+        return cuda_conv(g, w, x, nullptr, values, {.stride = kStride});
     }
     return {is_stock(g) ? stock_conv(g, w, ggml_pad(g, x.tensor, 1, 1, 0, 0), kStride)
                         : cpu::direct_conv(g, w.weight, w.bias, x.tensor, nullptr, kStride)};
@@ -169,20 +174,20 @@ FeatureMap conv_down(Graph& g, const Conv& w, const FeatureMap& x) {
 
 // A row and a column of zeros before x move its pixels under the filter's centre; those
 // behind it are not reached then.
-FeatureMap conv_down_centred(Graph& g, const Conv& w, const FeatureMap& x) {
+FeatureMap conv_down_centred(Graph& g, const Conv& w, const FeatureMap& x, Values values) {
     constexpr int kStride = 2;
     if (is_stock(g)) {
         ggml_tensor* padded = ggml_pad_ext(g, x.tensor, 1, 0, 1, 0, 0, 0, 0, 0);
         return {stock_conv(g, w, padded, kStride)};
     }
     ggml_tensor* padded = ggml_pad_ext(g, as_f32(g, x.tensor), 0, 0, 1, 0, 1, 0, 0, 0);
-    return conv_down(g, w, {padded});
+    return conv_down(g, w, {padded}, values);
 }
 
-FeatureMap conv_up(Graph& g, const Conv& w, const FeatureMap& x) {
+FeatureMap conv_up(Graph& g, const Conv& w, const FeatureMap& x, Values values) {
     constexpr int kScale = 2;
     if (is_for_cuda(g)) {
-        return cuda_conv(g, w, x, nullptr, {.scale = kScale});
+        return cuda_conv(g, w, x, nullptr, values, {.scale = kScale});
     }
     return {is_stock(g)
                 ? stock_conv(g, w, ggml_upscale(g, x.tensor, kScale, GGML_SCALE_MODE_NEAREST))
@@ -207,6 +212,18 @@ FeatureMap group_norm_silu(Graph& g, const GroupNorm& w, const FeatureMap& x, bo
     }
     return {in_place ? ggml_silu_inplace(g, stock_group_norm_inplace(g, w, x.tensor))
                      : ggml_silu(g, stock_group_norm(g, w, x.tensor))};
+}
+
+ggml_tensor* moments(Graph& g, const FeatureMap& x) {
+    return is_for_cuda(g) ? own::moments(g, x.tensor) : cpu::moments(g, x.tensor);
+}
+
+FeatureMap group_norm_silu(Graph& g, const GroupNorm& w, const FeatureMap& x,
+                           const Moments& moments) {
+    const own::GroupNormInput in = {x.tensor, w.weight, w.bias, moments.of_bands};
+    const own::GroupNormParams params = {
+        .silu = true, .n_pixels = moments.n_pixels, .band_pixels = moments.band_pixels};
+    return {is_for_cuda(g) ? own::group_norm(g, in, params) : cpu::group_norm(g, in, params)};
 }
 
 FeatureMap group_norm_relu(Graph& g, const GroupNorm& w, const FeatureMap& x, int n_groups,

@@ -8,6 +8,8 @@
 
 #include <ggml.h>
 
+#include <cstdint>
+
 namespace flux2 {
 
 // How a convolutional network is computed best. `suits_cuda`: its channels and types are such that
@@ -30,16 +32,23 @@ struct Conv {
     ggml_tensor* weight = nullptr;
     ggml_tensor* bias = nullptr;
 };
+// How a convolution gives its result.
+enum class Values {
+    f32,
+    compact,  // for a map that is kept in bands: in F16 where the graph's form has half_bands
+};
 // The result has the size of x, which has zeros around it.
-FeatureMap conv(Graph& g, const Conv& w, const FeatureMap& x);
+FeatureMap conv(Graph& g, const Conv& w, const FeatureMap& x, Values values = Values::f32);
 // skip + conv(x)
-FeatureMap conv_add(Graph& g, const Conv& w, const FeatureMap& x, const FeatureMap& skip);
+FeatureMap conv_add(Graph& g, const Conv& w, const FeatureMap& x, const FeatureMap& skip,
+                    Values values = Values::f32);
 // 3x3, halving the size: zeros on the right and at the bottom only.
-FeatureMap conv_down(Graph& g, const Conv& w, const FeatureMap& x);
+FeatureMap conv_down(Graph& g, const Conv& w, const FeatureMap& x, Values values = Values::f32);
 // The same with zeros on the left and at the top instead; sides are even.
-FeatureMap conv_down_centred(Graph& g, const Conv& w, const FeatureMap& x);
+FeatureMap conv_down_centred(Graph& g, const Conv& w, const FeatureMap& x,
+                             Values values = Values::f32);
 // 3x3 over x with every pixel doubled both ways.
-FeatureMap conv_up(Graph& g, const Conv& w, const FeatureMap& x);
+FeatureMap conv_up(Graph& g, const Conv& w, const FeatureMap& x, Values values = Values::f32);
 
 struct GroupNorm {
     ggml_tensor* weight = nullptr;
@@ -50,6 +59,17 @@ FeatureMap group_norm(Graph& g, const GroupNorm& w, const FeatureMap& x);
 // Then x * sigmoid(x). With in_place x's memory is overwritten: nobody may read it later.
 FeatureMap group_norm_silu(Graph& g, const GroupNorm& w, const FeatureMap& x,
                            bool in_place = false);
+
+// What group norms need to know of a feature map: not for graphs of ggml's operations.
+struct Moments {
+    ggml_tensor* of_bands = nullptr;  // [groups, 2, bands]
+    int64_t n_pixels = 0;             // of the whole map
+    int64_t band_pixels = 0;          // of all bands but the last
+};
+ggml_tensor* moments(Graph& g, const FeatureMap& x);
+// The same norm of a part of the map that the moments were taken of.
+FeatureMap group_norm_silu(Graph& g, const GroupNorm& w, const FeatureMap& x,
+                           const Moments& moments);
 
 // Another division into groups, then max(x, 0). For small feature maps: they become planes and
 // back.

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
+#include <cstring>
+#include <functional>
 
 namespace flux2::own {
 namespace {
@@ -111,45 +112,95 @@ void plain_conv(ggml_tensor* y, int ith, int nth, void*) {
             }
         }
         if (y->src[3] != nullptr) {
-            const Row skip = pixel(y->src[3], column, row);
+            Row skip = pixel(y->src[3], column, row);
+            scale_row(skip, y->src[3]->type == GGML_TYPE_F16 ? 1 / kHalfScale : 1);
             std::transform(sums.begin(), sums.end(), skip.begin(), sums.begin(), std::plus<>());
         }
+        scale_row(sums, y->type == GGML_TYPE_F16 ? kHalfScale : 1);
         set_pixel(y, column, row, sums);
     });
 }
 
-// Mean and deviation of a group's channels [first, first + n) over all pixels.
-std::pair<float, float> moments(const ggml_tensor* x, int64_t first, int64_t n) {
-    const auto* values = static_cast<const float*>(x->data);
-    const int64_t n_pixels = x->ne[1] * x->ne[2];
-    const auto mean_of = [&](const auto& f) {
+// A value of a feature map in F32, or in F16 times kHalfScale.
+float map_value(const ggml_tensor* x, int64_t at) {
+    return x->type == GGML_TYPE_F16
+               ? ggml_fp16_to_fp32(static_cast<const ggml_fp16_t*>(x->data)[at]) / kHalfScale
+               : static_cast<const float*>(x->data)[at];
+}
+
+// Mean and sum of squared distances from it.
+struct Moments {
+    double mean, squares;
+};
+
+// Of a group's channels [first, first + n) over all pixels.
+Moments moments_of(const ggml_tensor* x, int64_t first, int64_t n) {
+    const int64_t n_values = x->ne[1] * x->ne[2] * n;
+    const auto sum_of = [&](const auto& f) {
         double sum = 0;
-        for (int64_t i = 0; i < n_pixels * n; ++i) {
-            sum += f(static_cast<double>(values[i / n * x->ne[0] + first + i % n]));
+        for (int64_t i = 0; i < n_values; ++i) {
+            sum += f(static_cast<double>(map_value(x, i / n * x->ne[0] + first + i % n)));
         }
-        return sum / static_cast<double>(n_pixels * n);
+        return sum;
     };
-    const double mean = mean_of([](double v) { return v; });
-    const double variance = mean_of([&](double v) { return (v - mean) * (v - mean); });
-    return {static_cast<float>(mean),
-            static_cast<float>(std::sqrt(variance + static_cast<double>(kNormEps)))};
+    const double mean = sum_of([](double v) { return v; }) / static_cast<double>(n_values);
+    return {mean, sum_of([&](double v) { return (v - mean) * (v - mean); })};
+}
+
+void plain_moments(ggml_tensor* y, int ith, int nth, void*) {
+    const ggml_tensor* x = y->src[0];
+    const int64_t n = x->ne[0] / kNormGroups;
+    auto* values = static_cast<float*>(y->data);
+    share(kNormGroups, ith, nth, [&](int64_t group) {
+        const Moments moments = moments_of(x, group * n, n);
+        values[group] = static_cast<float>(moments.mean);
+        values[kNormGroups + group] = static_cast<float>(moments.squares);
+    });
+}
+
+// Those of a group over the bands that params describes; n channels are in a group.
+Moments join_bands(const ggml_tensor* bands, const GroupNormParams& params, int64_t group,
+                   int64_t n) {
+    const auto each = [&](const auto& f) {
+        double sum = 0;
+        for (int64_t band = 0; band < bands->ne[2]; ++band) {
+            const float* values = static_cast<const float*>(bands->data) + band * 2 * kNormGroups;
+            const int64_t pixels =
+                std::min(params.band_pixels, params.n_pixels - band * params.band_pixels);
+            sum += f(static_cast<double>(pixels * n), static_cast<double>(values[group]),
+                     static_cast<double>(values[kNormGroups + group]));
+        }
+        return sum;
+    };
+    const double mean = each([](double count, double part, double) { return count * part; }) /
+                        static_cast<double>(params.n_pixels * n);
+    return {mean, each([&](double count, double part, double squares) {
+                return squares + count * (part - mean) * (part - mean);
+            })};
 }
 
 void plain_group_norm(ggml_tensor* y, int ith, int nth, void*) {
     const ggml_tensor* x = y->src[0];
-    const bool silu = params_of<GroupNormParams>(y).silu;
+    const auto params = params_of<GroupNormParams>(y);
     const Row weight = row_of(y->src[1], 0);
     const Row bias = row_of(y->src[2], 0);
     const int64_t n = x->ne[0] / kNormGroups;  // channels of a group
     share(kNormGroups, ith, nth, [&](int64_t group) {
-        const auto [mean, deviation] = moments(x, group * n, n);
+        const ggml_tensor* bands = y->src[3];
+        const Moments moments =
+            bands != nullptr ? join_bands(bands, params, group, n) : moments_of(x, group * n, n);
+        const int64_t n_pixels = bands != nullptr ? params.n_pixels : x->ne[1] * x->ne[2];
+        const double variance = moments.squares / static_cast<double>(n_pixels * n);
+        const auto mean = static_cast<float>(moments.mean);
+        const auto deviation =
+            static_cast<float>(std::sqrt(variance + static_cast<double>(kNormEps)));
         for (int64_t i = 0; i < x->ne[1] * x->ne[2] * n; ++i) {
             const int64_t channel = group * n + i % n;
             const int64_t at = i / n * x->ne[0] + channel;
             const auto c = static_cast<size_t>(channel);
-            float value = static_cast<const float*>(x->data)[at];
+            float value = map_value(x, at);
             value = (value - mean) / deviation * weight[c] + bias[c];
-            value = silu ? value / (1 + std::exp(-value)) : value;
+            value = params.silu ? value / (1 + std::exp(-value)) : value;
             static_cast<ggml_fp16_t*>(y->data)[at] = ggml_fp32_to_fp16(value * kHalfScale);
         }
     });
@@ -170,6 +221,15 @@ void plain_softmax(ggml_tensor* y, int ith, int nth, void*) {
     });
 }
 
+void plain_put_rows(ggml_tensor* y, int ith, int nth, void*) {
+    const auto params = params_of<PutRowsParams>(y);
+    const ggml_tensor* x = y->src[1] != nullptr ? y->src[1] : y->src[0];
+    share(params.n, ith, nth, [&](int64_t row) {
+        std::memcpy(static_cast<char*>(y->data) + bytes_at(params.to + row, y->nb[2]),
+                    static_cast<const char*>(x->data) + bytes_at(row, x->nb[2]), y->nb[2]);
+    });
+}
+
 }  // namespace
 
 const OwnOperation kPlanesToHalf = {"planes to half", plain_planes_to_half};
@@ -177,8 +237,10 @@ const OwnOperation kPixelsToPlanes = {"pixels to planes", plain_pixels_to_planes
 const OwnOperation kToHalf = {"to half", plain_to_half};
 const OwnOperation kPackFilter = {"pack filter", plain_pack_filter};
 const OwnOperation kConv = {"conv", plain_conv};
+const OwnOperation kMoments = {"moments", plain_moments};
 const OwnOperation kGroupNorm = {"group norm", plain_group_norm};
 const OwnOperation kSoftmax = {"softmax", plain_softmax};
+const OwnOperation kPutRows = {"put rows", plain_put_rows};
 
 ggml_tensor* planes_to_half(Graph& g, ggml_tensor* planes) {
     const auto* ne = planes->ne;
@@ -207,6 +269,10 @@ ggml_tensor* conv(Graph& g, const ConvInput& in, const ConvParams& params, const
                     {in.x, in.packed_filter, in.bias, in.skip}, params);
 }
 
+ggml_tensor* moments(Graph& g, ggml_tensor* x) {
+    return own_node(g, {kMoments, {}, {kNormGroups, 2, 1, 1}}, {x});
+}
+
 ggml_tensor* group_norm(Graph& g, const GroupNormInput& in, const GroupNormParams& params,
                         const NodeForm& form) {
     const auto* ne = in.x->ne;
@@ -217,6 +283,16 @@ ggml_tensor* group_norm(Graph& g, const GroupNormInput& in, const GroupNormParam
 ggml_tensor* softmax(Graph& g, ggml_tensor* scores, const SoftmaxParams& params) {
     return own_node(g, {kSoftmax, {GGML_TYPE_F16}, {scores->ne[0], scores->ne[1], 1, 1}}, {scores},
                     params);
+}
+
+ggml_tensor* begin_rows(Graph& g, ggml_tensor* x, int64_t height, const PutRowsParams& params) {
+    return own_node(g, {kPutRows, {x->type}, {x->ne[0], x->ne[1], height, 1}}, {x}, params);
+}
+
+ggml_tensor* put_rows(Graph& g, ggml_tensor* to, ggml_tensor* x, const PutRowsParams& params) {
+    return own_node(
+        g, {kPutRows, {.type = to->type, .in_place = true}, {to->ne[0], to->ne[1], to->ne[2], 1}},
+        {to, x}, params);
 }
 
 }  // namespace flux2::own

@@ -50,15 +50,24 @@ struct ConvInput {
 ggml_tensor* conv(Graph& g, const ConvInput& in, const ConvParams& params,
                   const NodeForm& form = {});
 
-// kNormGroups groups of channels, each over all pixels; sources x, weight, bias, moments. The plain
-// form gives F16 times kHalfScale.
+// Mean and sum of squared distances from it of each of kNormGroups groups of channels, over all
+// pixels of x: [kNormGroups, 2]
+extern const OwnOperation kMoments;
+ggml_tensor* moments(Graph& g, ggml_tensor* x);
+
+// kNormGroups groups of channels; sources x, weight, bias, moments. The plain form gives F16 times
+// kHalfScale.
 extern const OwnOperation kGroupNorm;
 struct GroupNormParams {
     bool silu = false;  // after the norm
+    // What the moments [kNormGroups, 2, bands] were taken over: bands of this many pixels, and a
+    // last one of what is left.
+    int64_t n_pixels = 0;
+    int64_t band_pixels = 0;
 };
 struct GroupNormInput {
     ggml_tensor *x, *weight, *bias;
-    ggml_tensor* moments = nullptr;  // for forms that take them beforehand
+    ggml_tensor* moments = nullptr;  // null: those of x
 };
 ggml_tensor* group_norm(Graph& g, const GroupNormInput& in, const GroupNormParams& params,
                         const NodeForm& form = {.type = GGML_TYPE_F16});
@@ -69,5 +78,16 @@ struct SoftmaxParams {
     float factor, gain;
 };
 ggml_tensor* softmax(Graph& g, ggml_tensor* scores, const SoftmaxParams& params);
+
+// A tensor is filled some of its slowest dimension, the rows of a feature map, at a time. What
+// begin_rows returns has `height` of them; rows that were not put are undefined.
+extern const OwnOperation kPutRows;
+struct PutRowsParams {
+    int64_t to = 0;  // the first that is filled
+    int64_t n = 0;
+};
+ggml_tensor* begin_rows(Graph& g, ggml_tensor* x, int64_t height, const PutRowsParams& params);
+// In the memory of `to`, which is to be read by way of the result afterwards.
+ggml_tensor* put_rows(Graph& g, ggml_tensor* to, ggml_tensor* x, const PutRowsParams& params);
 
 }  // namespace flux2::own
