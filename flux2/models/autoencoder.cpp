@@ -32,12 +32,32 @@ void Autoencoder::load(bool suits_cuda) {
     weights_.load();
 }
 
+bool Autoencoder::can_use(MapMemory memory) const {
+    return memory == MapMemory::whole || form_.operations != Operations::stock;
+}
+
+void Autoencoder::set_map_memory(MapMemory memory, int64_t band_values) {
+    check(can_use(memory), ErrorKind::internal, "feature maps cannot be computed in bands on ",
+          backend_.name());
+    const bool in_bands = memory != MapMemory::whole;
+    const int64_t values = in_bands ? band_values : 0;
+    if (map_memory_ == memory && form_.band_values == values) {
+        return;
+    }
+    built_.reset();
+    map_memory_ = memory;
+    form_.band_values = values;
+    form_.half_bands = in_bands && halves_bands() && form_.operations == Operations::cuda;
+}
+
 Autoencoder::BuiltGraph& Autoencoder::graph_for(bool decoding, const std::array<int64_t, 4>& ne) {
     if (built_ && built_->decoding == decoding && built_->input_ne == ne) {
         return *built_;
     }
-    built_.reset();  // gives its memory back first
-    auto built = std::make_unique<BuiltGraph>(backend_, max_nodes(ne[0], ne[1]), form_);
+    built_.reset();                                    // gives its memory back first
+    const int64_t pixels_of_input = decoding ? 8 : 1;  // along each side
+    auto built = std::make_unique<BuiltGraph>(
+        backend_, max_nodes(ne[0] * pixels_of_input, ne[1] * pixels_of_input), form_);
     built->decoding = decoding;
     built->input_ne = ne;
     Graph& g = built->graph;

@@ -18,6 +18,18 @@
 
 namespace flux2 {
 
+// How much memory a computation takes, from the fastest to the smallest. In bands its feature maps
+// are computed some rows at a time; the results are the same, up to the rounding of kept maps to
+// F16 on NVIDIA GPUs.
+enum class MapMemory {
+    whole,               // every feature map as a whole
+    bands,               // maps that later operations read several times are kept, no others
+    upsampled_in_bands,  // upsampled maps are computed again where they are read
+    all_in_bands,        // one map is kept at each level, all others are computed again
+};
+inline constexpr std::array kAllMapMemory = {
+    MapMemory::whole, MapMemory::bands, MapMemory::upsampled_in_bands, MapMemory::all_in_bands};
+
 class Autoencoder {
   public:
     virtual ~Autoencoder();
@@ -33,6 +45,13 @@ class Autoencoder {
     HostTensor encode(const HostTensor& pixels);
     // Latents [w/16, h/16, 4 * latent channels] -> pixels [w, h, 3], not clamped.
     HostTensor decode(const HostTensor& latents);
+
+    // Only `whole` where graphs consist of ggml's operations alone.
+    bool can_use(MapMemory memory) const;
+    // From the next picture on; at first `whole`. Bands have so many values; maps of a few bands
+    // are computed as a whole.
+    static constexpr int64_t kBandValues = int64_t{1} << 24;
+    void set_map_memory(MapMemory memory, int64_t band_values = kBandValues);
 
     // Build the graph for a picture of w x h pixels ahead, or only lay it out when the backend
     // measures.
@@ -58,6 +77,9 @@ class Autoencoder {
                 const Traits& traits);
 
     Weights& weights() { return weights_; }
+    const Weights& weights() const { return weights_; }
+    MapMemory map_memory() const { return map_memory_; }
+    int64_t band_values() const { return form_.band_values; }
     // To be called once all tensors are declared: chooses the form of the graph and loads them.
     // `suits_cuda` as choose_feature_map_form says.
     void load(bool suits_cuda);
@@ -65,8 +87,10 @@ class Autoencoder {
   private:
     struct BuiltGraph;  // with its inputs
 
-    // Of a graph whose input is w x h.
+    // Of a graph for pictures of w x h pixels.
     virtual size_t max_nodes(int64_t w, int64_t h) const = 0;
+    // Whether NVIDIA GPUs hold maps in F16 when they are in bands.
+    virtual bool halves_bands() const { return false; }
     // Pixels [w, h, 3] -> [w/8, h/8, latent channels]
     virtual ggml_tensor* encode_graph(Graph& g, ggml_tensor* pixels) const = 0;
     // [w/8, h/8, latent channels] -> pixels [w, h, 3]
@@ -84,6 +108,7 @@ class Autoencoder {
     bool wants_f32_;
     Weights weights_;
     Form form_;
+    MapMemory map_memory_ = MapMemory::whole;
     std::unique_ptr<BuiltGraph> built_;
 };
 

@@ -1,6 +1,7 @@
 #include "models/tiny_autoencoder.hpp"
 
 #include "base/check.hpp"
+#include "compute/ops/banded_map.hpp"
 
 #include <algorithm>
 #include <tuple>
@@ -109,35 +110,83 @@ FeatureMap block(Graph& g, const Block& w, const Zeros& zeros, FeatureMap x) {
     return h;
 }
 
+// In the memory of x. Blocks with a pool are those of the smallest maps, which are whole.
+BandedMap block(Graph& g, const Block& w, BandedMap x) {
+    const BandedMap first = relu(g, conv(g, w.conv[0], x));
+    const BandedMap second = relu(g, conv(g, w.conv[1], first));
+    replace(g, x, second, /*around=*/1, [&](const FeatureMap& h, const Rows& rows) {
+        return relu(g, conv_add(g, w.conv[2], h, x.rows(rows)));
+    });
+    return x;
+}
+
+// The network over maps that are whole or, where they are larger than a band, computed in bands.
+class Layers {
+  public:
+    Layers(Graph& g, const Zeros& zeros) : g_(g), zeros_(zeros) {}
+
+    BandedMap run(const Stage& stage, BandedMap x) const {
+        for (const Block& w : stage.blocks) {
+            x = in_bands(x.size()) && w.pool.widen == nullptr
+                    ? block(g_, w, x)
+                    : BandedMap(g_, block(g_, w, zeros_, x.whole()));
+        }
+        return x;
+    }
+
+    BandedMap up(ggml_tensor* filter, const BandedMap& x) const {
+        const Conv w = zeros_.bias_for(g_, filter);
+        const BandedMap y = conv_up(g_, w, x);
+        return in_bands(y.size()) ? kept(g_, y) : BandedMap(g_, conv_up(g_, w, x.whole()));
+    }
+
+    BandedMap down(ggml_tensor* filter, const BandedMap& x) const {
+        const Conv w = zeros_.bias_for(g_, filter);
+        return in_bands(x.size()) ? kept(g_, conv_down_centred(g_, w, x))
+                                  : BandedMap(g_, conv_down_centred(g_, w, x.whole()));
+    }
+
+    BandedMap layer(const Conv& w, const BandedMap& x) const {
+        const BandedMap y = conv(g_, w, x);
+        return in_bands(x.size()) || in_bands(y.size()) ? kept(g_, y)
+                                                        : BandedMap(g_, conv(g_, w, x.whole()));
+    }
+
+  private:
+    bool in_bands(const MapSize& size) const { return is_large(g_, size); }
+
+    Graph& g_;
+    Zeros zeros_;
+};
+
 // pixels [w, h, 3] in -1..1 -> [w/8, h/8, latent channels]
 ggml_tensor* encoder(Graph& g, const TinyNetwork& n, const Zeros& zeros, ggml_tensor* pixels) {
     const auto& e = n.encoder;
-    FeatureMap x = conv(g, e.conv_in, from_planes(g, ggml_scale_bias(g, pixels, 0.5f, 0.5f)));
+    const Layers layers(g, zeros);
+    const FeatureMap planes = from_planes(g, ggml_scale_bias(g, pixels, 0.5f, 0.5f));
+    BandedMap x = layers.layer(e.conv_in, BandedMap(g, planes));
     for (const Stage& stage : e.stages) {
-        for (const Block& w : stage.blocks) {
-            x = block(g, w, zeros, x);
-        }
+        x = layers.run(stage, x);
         if (stage.resample != nullptr) {
-            x = conv_down_centred(g, zeros.bias_for(g, stage.resample), x);
+            x = layers.down(stage.resample, x);
         }
     }
-    return to_planes(g, conv(g, e.conv_out, x));
+    return to_planes(g, conv(g, e.conv_out, x.whole()));
 }
 
 // latents [w/8, h/8, latent channels] -> [w, h, 3] in -1..1
 ggml_tensor* decoder(Graph& g, const TinyNetwork& n, const Zeros& zeros, ggml_tensor* latents) {
     const auto& d = n.decoder;
+    const Layers layers(g, zeros);
     latents = ggml_scale(g, ggml_tanh(g, ggml_scale(g, latents, 1 / kClamp)), kClamp);
-    FeatureMap x = relu(g, conv(g, d.conv_in, from_planes(g, latents)));
+    BandedMap x(g, relu(g, conv(g, d.conv_in, from_planes(g, latents))));
     for (const Stage& stage : d.stages) {
-        for (const Block& w : stage.blocks) {
-            x = block(g, w, zeros, x);
-        }
+        x = layers.run(stage, x);
         if (stage.resample != nullptr) {
-            x = conv_up(g, zeros.bias_for(g, stage.resample), x);
+            x = layers.up(stage.resample, x);
         }
     }
-    return ggml_scale_bias(g, to_planes(g, conv(g, d.conv_out, x)), 2, -1);
+    return ggml_scale_bias(g, to_planes(g, layers.layer(d.conv_out, x).whole()), 2, -1);
 }
 
 }  // namespace
@@ -160,8 +209,12 @@ TinyAutoencoder::TinyAutoencoder(const Backend& backend, const TinyAutoencoderSi
 
 TinyAutoencoder::~TinyAutoencoder() = default;
 
-size_t TinyAutoencoder::max_nodes(int64_t /*w*/, int64_t /*h*/) const {
-    return 1024;
+size_t TinyAutoencoder::max_nodes(int64_t w, int64_t h) const {
+    constexpr int64_t kNodesOfBand = 128;
+    constexpr int64_t kMargin = 64;
+    const int64_t in_bands =
+        band_values() == 0 ? 0 : kNodesOfBand * (w * h * sizes_.width / band_values() + kMargin);
+    return static_cast<size_t>(1024 + in_bands);
 }
 
 ggml_tensor* TinyAutoencoder::encode_graph(Graph& g, ggml_tensor* pixels) const {

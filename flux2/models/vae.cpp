@@ -1,6 +1,7 @@
 #include "models/vae.hpp"
 
 #include "base/check.hpp"
+#include "compute/ops/banded_map.hpp"
 
 #include <algorithm>
 #include <array>
@@ -137,6 +138,24 @@ FeatureMap resnet(Graph& g, const Resnet& w, const FeatureMap& x) {
     return h;
 }
 
+// The result takes the place of x, or of what lies between the convolutions, if it can.
+BandedMap resnet(Graph& g, const Resnet& w, const BandedMap& x, MapMemory memory) {
+    const bool widens = w.shortcut.weight != nullptr;
+    BandedMap hidden = conv(g, w.conv1, group_norm_silu(g, w.norm1, x));
+    if (memory != MapMemory::all_in_bands) {
+        hidden = kept(g, hidden);
+    }
+    BandedMap result = x.is_kept() && !widens ? x
+                       : hidden.is_kept()     ? hidden
+                                              : BandedMap(g, hidden.size());
+    const BandedMap skip = widens ? conv(g, w.shortcut, x) : x;
+    replace(g, result, group_norm_silu(g, w.norm2, hidden), /*around=*/1,
+            [&](const FeatureMap& h, const Rows& rows) {
+                return conv_add(g, w.conv2, h, skip.rows(rows), Values::compact);
+            });
+    return result;
+}
+
 FeatureMap attention_block(Graph& g, const Attention& w, const FeatureMap& x) {
     const FeatureMap y = group_norm(g, w.norm, x);
     const FeatureMap o = pixel_attention(g, conv(g, w.q, y), conv(g, w.k, y), conv(g, w.v, y));
@@ -149,41 +168,99 @@ FeatureMap mid(Graph& g, const Mid& w, FeatureMap x) {
     return resnet(g, w.block_2, x);
 }
 
+// The network over maps that are whole or, where they are larger than a band, computed in bands.
+class Layers {
+  public:
+    Layers(Graph& g, MapMemory memory) : g_(g), memory_(memory) {}
+
+    BandedMap first(const Conv& w, const FeatureMap& x) const {
+        return in_bands(n_out(w), size_of(x).w, size_of(x).h)
+                   ? kept(g_, conv(g_, w, BandedMap(g_, x)))
+                   : BandedMap(g_, conv(g_, w, x));
+    }
+
+    BandedMap block(const Resnet& w, const BandedMap& x) const {
+        const int64_t widest = std::max(x.size().channels, n_out(w.conv1));
+        return in_bands(widest, x.size().w, x.size().h)
+                   ? resnet(g_, w, x, memory_)
+                   : BandedMap(g_, resnet(g_, w, kept(g_, x).whole()));
+    }
+
+    BandedMap up(const Conv& w, const BandedMap& x) const {
+        if (!in_bands(n_out(w), 2 * x.size().w, 2 * x.size().h)) {
+            return {g_, conv_up(g_, w, x.whole())};
+        }
+        const BandedMap y = conv_up(g_, w, x);
+        return memory_ == MapMemory::bands ? kept(g_, y) : y;
+    }
+
+    BandedMap down(const Conv& w, const BandedMap& x) const {
+        return in_bands(x.size().channels, x.size().w, x.size().h)
+                   ? kept(g_, conv_down(g_, w, x))
+                   : BandedMap(g_, conv_down(g_, w, x.whole()));
+    }
+
+    // In F32.
+    FeatureMap last(const GroupNorm& norm, const Conv& w, const BandedMap& x) const {
+        if (!in_bands(x.size().channels, x.size().w, x.size().h)) {
+            return conv(g_, w, group_norm_silu(g_, norm, x.whole()));
+        }
+        const BandedMap y = conv(g_, w, group_norm_silu(g_, norm, x));
+        BandedMap result(g_, y.size());
+        for (const Rows& rows : bands_of(g_, x.size())) {
+            result.put(y.rows(rows), rows);
+        }
+        return result.whole();
+    }
+
+  private:
+    static int64_t n_out(const Conv& w) { return w.weight->ne[3]; }
+
+    bool in_bands(int64_t channels, int64_t w, int64_t h) const {
+        return is_large(g_, {channels, w, h});
+    }
+
+    Graph& g_;
+    MapMemory memory_;
+};
+
 // pixels [w, h, 3] -> the means [w/8, h/8, latent channels]
-ggml_tensor* encoder(Graph& g, const VaeNetwork& n, ggml_tensor* pixels) {
+ggml_tensor* encoder(Graph& g, const VaeNetwork& n, MapMemory memory, ggml_tensor* pixels) {
     const auto& e = n.encoder;
-    FeatureMap x = conv(g, e.conv_in, from_planes(g, pixels));
+    const Layers layers(g, memory);
+    BandedMap x = layers.first(e.conv_in, from_planes(g, pixels));
     for (const Level& level : e.down) {
         for (const Resnet& block : level.blocks) {
-            x = resnet(g, block, x);
+            x = layers.block(block, x);
         }
         if (level.resample.weight != nullptr) {
-            x = conv_down(g, level.resample, x);
+            x = layers.down(level.resample, x);
         }
     }
-    x = mid(g, e.mid, x);
-    x = conv(g, e.conv_out, group_norm_silu(g, e.norm_out, x));
-    x = conv(g, e.quant_conv, x);
+    const FeatureMap y = mid(g, e.mid, x.whole());
+    FeatureMap means = conv(g, e.conv_out, group_norm_silu(g, e.norm_out, y));
+    means = conv(g, e.quant_conv, means);
     // The first half of the channels is the mean, the second the logarithm of the variance.
-    ggml_tensor* both = to_planes(g, x);
+    ggml_tensor* both = to_planes(g, means);
     return ggml_cont(g, ggml_view_3d(g, both, both->ne[0], both->ne[1], both->ne[2] / 2,
                                      both->nb[1], both->nb[2], 0));
 }
 
 // latents [w/8, h/8, latent channels] -> [w, h, 3]
-ggml_tensor* decoder(Graph& g, const VaeNetwork& n, ggml_tensor* latents) {
+ggml_tensor* decoder(Graph& g, const VaeNetwork& n, MapMemory memory, ggml_tensor* latents) {
     const auto& d = n.decoder;
-    FeatureMap x = conv(g, d.post_quant_conv, from_planes(g, latents));
-    x = mid(g, d.mid, conv(g, d.conv_in, x));
+    const Layers layers(g, memory);
+    const FeatureMap y = conv(g, d.post_quant_conv, from_planes(g, latents));
+    BandedMap x(g, mid(g, d.mid, conv(g, d.conv_in, y)));
     for (size_t level = d.up.size(); level-- > 0;) {
         for (const Resnet& block : d.up[level].blocks) {
-            x = resnet(g, block, x);
+            x = layers.block(block, x);
         }
         if (d.up[level].resample.weight != nullptr) {
-            x = conv_up(g, d.up[level].resample, x);
+            x = layers.up(d.up[level].resample, x);
         }
     }
-    return to_planes(g, conv(g, d.conv_out, group_norm_silu(g, d.norm_out, x)));
+    return to_planes(g, layers.last(d.norm_out, d.conv_out, x));
 }
 
 constexpr int64_t kNormGroups = 32;
@@ -227,15 +304,21 @@ Vae::~Vae() = default;
 
 size_t Vae::max_nodes(int64_t w, int64_t h) const {
     constexpr int64_t kSlicesMargin = 64;
-    return static_cast<size_t>(2048 + 8 * (w * h / 1024 + kSlicesMargin));
+    int64_t nodes = 2048 + 8 * (w * h / 1024 + kSlicesMargin);
+    if (band_values() > 0) {
+        constexpr int64_t kNodesOfBand = 128;  // blocks go over it three or four times
+        const int64_t widest = widest_level(sizes_, weights().file());
+        nodes += kNodesOfBand * (w * h * widest / band_values() + kSlicesMargin);
+    }
+    return static_cast<size_t>(nodes);
 }
 
 ggml_tensor* Vae::encode_graph(Graph& g, ggml_tensor* pixels) const {
-    return encoder(g, *network_, pixels);
+    return encoder(g, *network_, map_memory(), pixels);
 }
 
 ggml_tensor* Vae::decode_graph(Graph& g, ggml_tensor* latents) const {
-    return decoder(g, *network_, latents);
+    return decoder(g, *network_, map_memory(), latents);
 }
 
 void Vae::normalise(HostTensor& latents) const {

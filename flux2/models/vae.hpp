@@ -24,6 +24,7 @@ class Vae : public Autoencoder {
 
   private:
     size_t max_nodes(int64_t w, int64_t h) const override;
+    bool halves_bands() const override { return true; }
     ggml_tensor* encode_graph(Graph& g, ggml_tensor* pixels) const override;
     ggml_tensor* decode_graph(Graph& g, ggml_tensor* latents) const override;
     void normalise(HostTensor& latents) const override;

@@ -214,6 +214,33 @@ TEST_CASE("the tiny autoencoder encodes as its layers say, under every naming an
     }
 }
 
+TEST_CASE("the tiny autoencoder computes the same in bands, in less memory") {
+    const TemporaryFolder folder;
+    const Checkpoint checkpoint = Checkpoint::open(write_tiny(folder, same));
+    const Backend backend("CPU");
+    const TinyAutoencoderSizes sizes = read_tiny_autoencoder_sizes(checkpoint);
+    TinyAutoencoder tiny(backend, sizes, checkpoint, {.type = TensorType::f32});
+    const HostTensor pixels = some_picture(48, 80, 3, 1);
+    const HostTensor latents = some_picture(3, 5, 4 * sizes.latent_channels, 1);
+    const HostTensor encoded = tiny.encode(pixels);
+    const uint64_t whole_encode = tiny.compute_memory().host;
+    const HostTensor decoded = tiny.decode(latents);
+    const uint64_t whole_decode = tiny.compute_memory().host;
+    const auto largest = [](const HostTensor& x) {
+        return static_cast<double>(*std::max_element(x.data.begin(), x.data.end()));
+    };
+    for (const int64_t rows : {4, 17}) {
+        CAPTURE(rows);
+        tiny.set_map_memory(MapMemory::bands, 48 * sizes.width * rows);
+        CHECK(largest_difference(planes_of(encoded), tiny.encode(pixels)) <
+              1e-5 * largest(encoded));
+        CHECK(tiny.compute_memory().host < whole_encode);
+        CHECK(largest_difference(planes_of(decoded), tiny.decode(latents)) <
+              1e-5 * largest(decoded));
+        CHECK(tiny.compute_memory().host < whole_decode);
+    }
+}
+
 TEST_CASE("the published sizes give the parameters that its layers have") {
     const TinyAutoencoderSizes sizes{
         .latent_channels = 32, .width = 64, .pool_width = 256, .has_encoder = true};

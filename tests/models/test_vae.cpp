@@ -244,5 +244,77 @@ TEST_CASE("decoding 1024x1024 with the full-size autoencoder takes at most 2.5 G
     }
 }
 
+// ---- Bands ----
+
+constexpr std::array kBands = {MapMemory::bands, MapMemory::upsampled_in_bands,
+                               MapMemory::all_in_bands};
+
+// The largest one, relative to the largest value.
+double difference(const HostTensor& a, const HostTensor& b) {
+    REQUIRE(a.ne == b.ne);
+    double largest = 0;
+    double size = 0;
+    for (size_t i = 0; i < a.data.size(); ++i) {
+        largest = std::max(largest, std::abs(static_cast<double>(a.data[i] - b.data[i])));
+        size = std::max(size, std::abs(static_cast<double>(a.data[i])));
+    }
+    return largest / size;
+}
+
+TEST_CASE("pictures computed in bands equal those computed as a whole, in less memory") {
+    const TemporaryFolder folder;
+    write_file(folder / "vae.safetensors",
+               safetensors_of(small_decoder().under([](const std::string& name) { return name; })));
+    const Checkpoint checkpoint = Checkpoint::open(folder / "vae.safetensors");
+    const Backend backend("CPU");
+    Vae vae(backend, read_vae_sizes(checkpoint), checkpoint, {.type = TensorType::f32});
+    const HostTensor pixels = some_picture(48, 80, 3, 1);
+    const HostTensor latents = some_picture(3, 5, 128, 1.5f);
+    const HostTensor encoded = vae.encode(pixels);
+    const uint64_t whole_encode = vae.compute_memory().host;
+    const HostTensor decoded = vae.decode(latents);
+    // Rows of the encoder's maps; the decoder's are three to six times as wide.
+    for (const int64_t rows : {4, 13}) {
+        for (const MapMemory memory : kBands) {
+            CAPTURE(static_cast<int>(memory));
+            CAPTURE(rows);
+            vae.set_map_memory(memory, 48 * 32 * rows);
+            CHECK(difference(encoded, vae.encode(pixels)) < 1e-5);
+            CHECK(vae.compute_memory().host < whole_encode);
+            CHECK(difference(decoded, vae.decode(latents)) < 1e-5);
+        }
+    }
+    vae.set_map_memory(MapMemory::whole);
+    CHECK(difference(decoded, vae.decode(latents)) == 0);
+}
+
+TEST_CASE("in bands the full-size autoencoder needs a fraction of the memory, also at 4096x4096") {
+    const TemporaryFolder folder;
+    const VaeSizes sizes{.latent_channels = 32,
+                         .encoder_widths = {128, 256, 512, 512},
+                         .decoder_widths = {128, 256, 512, 512}};
+    write_file(folder / "vae.safetensors", safetensors_of(zeros_of(sizes)));
+    const Checkpoint checkpoint = Checkpoint::open(folder / "vae.safetensors");
+    const Backend backend("CPU", 0, BackendUse::measure);
+    Vae vae(backend, read_vae_sizes(checkpoint), checkpoint, {});
+    const auto gigabytes = [&](int64_t side, MapMemory memory, bool decodes) {
+        vae.set_map_memory(memory);
+        decodes ? vae.reserve_decode(side, side) : vae.reserve_encode(side, side);
+        return static_cast<double>(vae.compute_memory().host) / 1e9;
+    };
+    for (const bool decodes : {true, false}) {
+        CAPTURE(decodes);
+        double before = gigabytes(2048, MapMemory::whole, decodes);
+        for (const MapMemory memory : kBands) {
+            const double now = gigabytes(2048, memory, decodes);
+            CAPTURE(static_cast<int>(memory));
+            CHECK(now <= before);
+            before = now;
+        }
+        CHECK(before < 4.5);
+        CHECK(gigabytes(4096, MapMemory::all_in_bands, decodes) < 17);
+    }
+}
+
 }  // namespace
 }  // namespace flux2

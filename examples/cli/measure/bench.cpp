@@ -44,7 +44,8 @@ struct BenchOptions {
     int n_repeats = 3;
     bool json = false;
     bool profile = false;
-    bool types = false;             // instead of networks
+    bool types = false;  // instead of networks
+    MapMemory maps = MapMemory::whole;
     std::vector<Adapter> adapters;  // their cost is measured instead
     WeightOptions weights;
     std::string device;
@@ -153,14 +154,43 @@ void bench_text_encoder(Bench& bench) {
     time_stage(bench, "text encoder", encoder, [&] { return encoder.encode(ids, n_real); });
 }
 
+// Root of the mean square, relative to that of b.
+double relative_difference(const HostTensor& a, const HostTensor& b) {
+    double difference = 0;
+    double size = 0;
+    for (size_t i = 0; i < a.data.size(); ++i) {
+        const auto value = static_cast<double>(b.data[i]);
+        difference += std::pow(static_cast<double>(a.data[i]) - value, 2);
+        size += value * value;
+    }
+    return std::sqrt(difference / size);
+}
+
+// With maps in bands, also how far the result is from that of whole maps.
+void time_maps(Bench& bench, const std::string& name, Autoencoder& network,
+               const std::function<HostTensor()>& run) {
+    const MapMemory maps = bench.options.maps;
+    network.set_map_memory(maps);
+    time_stage(bench, name, network, run);
+    if (maps != MapMemory::whole && !bench.options.json) {
+        const HostTensor in_bands = run();
+        network.set_map_memory(MapMemory::whole);
+        std::cout << "    difference from whole maps " << relative_difference(in_bands, run())
+                  << std::endl;
+    }
+}
+
 void bench_autoencoder(Bench& bench, const std::string& name, Autoencoder& network) {
+    check(network.can_use(bench.options.maps), ErrorKind::unsupported,
+          "maps in bands need a CPU "
+          "or an NVIDIA GPU with kernels of our own; leave out --bands");
     const HostTensor latents =
         random_tensor({bench.options.width / kImageGrid, bench.options.height / kImageGrid,
                        4 * network.latent_channels(), 1});
-    time_stage(bench, name + " decode", network, [&] { return network.decode(latents); });
+    time_maps(bench, name + " decode", network, [&] { return network.decode(latents); });
     if (network.has_encoder()) {
         const HostTensor pixels = random_tensor({bench.options.width, bench.options.height, 3, 1});
-        time_stage(bench, name + " encode", network, [&] { return network.encode(pixels); });
+        time_maps(bench, name + " encode", network, [&] { return network.encode(pixels); });
     }
 }
 
@@ -199,8 +229,10 @@ cxxopts::Options known_options() {
         ("device", "CPU, CUDA0, ... or auto",
          cxxopts::value<std::string>()->default_value("auto"))  //
         ("t,threads", "CPU threads, 0 for all",
+         cxxopts::value<std::string>()->default_value("0"))                                  //
+        ("repeat", "runs of each stage", cxxopts::value<std::string>()->default_value("3"))  //
+        ("bands", "autoencoders: 1 to compute some rows at a time, 2 and 3 to keep fewer maps",
          cxxopts::value<std::string>()->default_value("0"))                                    //
-        ("repeat", "runs of each stage", cxxopts::value<std::string>()->default_value("3"))    //
         ("no-repack", "CPU: leave matrices in the mapped file")                                //
         ("no-unpack", "NVIDIA: keep quantised matrices as they are")                           //
         ("profile", "one more run of each stage, timed operation by operation")                //
@@ -251,6 +283,10 @@ BenchOptions read_options(const cxxopts::ParseResult& args) {
     check(!o.kv || o.n_references > 0, ErrorKind::bad_argument,
           "--kv keeps what is known of references; give their number by --references");
     o.n_repeats = number("repeat");
+    const int bands = number("bands");
+    check(bands >= 0 && bands < static_cast<int>(kAllMapMemory.size()), ErrorKind::bad_argument,
+          "--bands is ", bands, "; give 0 to ", kAllMapMemory.size() - 1);
+    o.maps = kAllMapMemory[static_cast<size_t>(bands)];
     o.json = args.count("json") > 0;
     o.profile = args.count("profile") > 0;
     o.types = args.count("types") > 0;
