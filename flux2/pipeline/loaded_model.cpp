@@ -172,13 +172,23 @@ Autoencoder& LoadedModel::autoencoder(Part part) {
 HostTensor LoadedModel::encode(const HostTensor& pixels) {
     const Part part = encoding_part(model_);
     free_others(part);
-    return autoencoder(part).encode(pixels);
+    Autoencoder& network = autoencoder(part);
+    network.set_map_memory(map_memories_.encode);
+    return network.encode(pixels);
 }
 
 HostTensor LoadedModel::decode(const HostTensor& latents) {
     const Part part = decoding_part(model_);
     free_others(part);
-    return autoencoder(part).decode(latents);
+    Autoencoder& network = autoencoder(part);
+    network.set_map_memory(map_memories_.decode);
+    return network.decode(latents);
+}
+
+HostTensor LoadedModel::decode_preview(const HostTensor& latents) {
+    Autoencoder& network = autoencoder(Part::tiny_autoencoder);
+    network.set_map_memory(map_memories_.preview);
+    return network.decode(latents);
 }
 
 std::string LoadedModel::text_encoder_layout() {
@@ -245,6 +255,19 @@ std::string LoadedModel::take_smaller_placement(Part part) {
     return streams ? "its blocks are streamed from RAM" : "it runs on the CPU";
 }
 
+// Returns whether there was something left to save.
+bool LoadedModel::take_smaller_maps(Part part) {
+    const bool is_autoencoder = part == Part::vae || part == Part::tiny_autoencoder;
+    const MapMemory smallest = kAllMapMemory.back();
+    const MapMemories all_small = {smallest, smallest, smallest};
+    if (!is_autoencoder || map_memories_ == all_small ||
+        backend(part).operations() == Operations::stock) {
+        return false;
+    }
+    map_memories_ = all_small;
+    return true;
+}
+
 bool LoadedModel::make_room(Part part, const std::string& reason) {
     bool others = false;
     for (const Part other : kAllParts) {
@@ -252,7 +275,9 @@ bool LoadedModel::make_room(Part part, const std::string& reason) {
     }
     free_all();
     std::string next = "the other parts are freed first";
-    if (!others) {
+    if (!others && take_smaller_maps(part)) {
+        next = "it computes some rows at a time";
+    } else if (!others) {
         if (device_.is_cpu() || placement(part) == Placement::cpu) {
             return false;
         }

@@ -34,6 +34,15 @@ enum class Placement {
 // One for each part, indexed by its number.
 using Placements = std::array<Placement, kAllParts.size()>;
 
+// How the maps of the autoencoders are computed for a job.
+struct MapMemories {
+    MapMemory encode = MapMemory::whole;
+    MapMemory decode = MapMemory::whole;
+    MapMemory preview = MapMemory::whole;
+
+    bool operator==(const MapMemories&) const = default;
+};
+
 // How weights are to be held for a placement; `adapters` may be null.
 WeightOptions weight_options(const LoadOptions& options, Placement placement,
                              std::shared_ptr<const AdapterSet> adapters = nullptr);
@@ -60,6 +69,8 @@ class LoadedModel {
     // Whether a part stays when another one is loaded; at first as the options say.
     bool keeps_loaded() const { return keeps_loaded_; }
     void set_keeps_loaded(bool keeps) { keeps_loaded_ = keeps; }
+    const MapMemories& map_memories() const { return map_memories_; }
+    void set_map_memories(const MapMemories& memories) { map_memories_ = memories; }
     // What changes the networks from now on. Those that are loaded are changed, or freed where
     // that takes loading them again.
     void set_adapters(const AdapterSets& adapters);
@@ -74,6 +85,8 @@ class LoadedModel {
     // Use encoding_part and decoding_part, and free the other networks first unless all are kept.
     HostTensor encode(const HostTensor& pixels);
     HostTensor decode(const HostTensor& latents);
+    // By the tiny one, beside the others.
+    HostTensor decode_preview(const HostTensor& latents);
 
     // The memory layout of the text encoder's weights, or what it would be if it were loaded now;
     // depends on the CPU's kernels and on the free RAM.
@@ -85,7 +98,8 @@ class LoadedModel {
     void free_all();
 
     // Runs `work` with the part. When memory does not suffice, retries with the other parts freed,
-    // then with smaller and smaller placements, and logs each retry. `work` may run several times.
+    // then with maps in bands and smaller and smaller placements, and logs each retry. `work` may
+    // run several times.
     template <typename Work>
     auto run(Part part, const Work& work) {
         for (;;) {
@@ -112,6 +126,7 @@ class LoadedModel {
     template <typename Make>
     void load(Part part, const Make& make);
     std::string take_smaller_placement(Part part);
+    bool take_smaller_maps(Part part);
     bool make_room(Part part, const std::string& reason);
     bool is_loaded(Part part) const;
 
@@ -122,6 +137,7 @@ class LoadedModel {
     std::optional<Backend> cpu_;  // for parts that do not fit the device
     Placements placement_ = {Placement::device, Placement::device, Placement::device,
                              Placement::device};
+    MapMemories map_memories_;
     AdapterSets adapters_;
     std::unique_ptr<TextEncoder> text_encoder_;
     std::unique_ptr<Transformer> transformer_;

@@ -100,18 +100,21 @@ MemoryPlanner::Work MemoryPlanner::transformer(const Job& job, Placement placeme
                  [&] { return measure_transformer(job, placement); });
 }
 
-MemoryPlanner::Work MemoryPlanner::encode(const Job& job, Part part, Placement placement) {
-    std::vector<int64_t> sides;
+MemoryPlanner::Work MemoryPlanner::encode(const Job& job, Part part, Placement placement,
+                                          MapMemory maps) {
+    std::vector<int64_t> sides = {static_cast<int64_t>(maps)};
     for (const ImageSize& image : images_of(job)) {
         sides.insert(sides.end(), {image.width, image.height});
     }
     return known({Stage::encode_references, part, placement, std::move(sides), ""},
-                 [&] { return measure_encode(job, part, placement); });
+                 [&] { return measure_encode(job, part, placement, maps); });
 }
 
-MemoryPlanner::Work MemoryPlanner::decode(const Job& job, Part part, Placement placement) {
-    return known({Stage::decode, part, placement, {job.width, job.height}, ""},
-                 [&] { return measure_decode(job, part, placement); });
+MemoryPlanner::Work MemoryPlanner::decode(const Job& job, Part part, Placement placement,
+                                          MapMemory maps) {
+    return known(
+        {Stage::decode, part, placement, {static_cast<int64_t>(maps), job.width, job.height}, ""},
+        [&] { return measure_decode(job, part, placement, maps); });
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_text_encoder(const Job& job, Placement placement) {
@@ -150,8 +153,10 @@ std::unique_ptr<Autoencoder> MemoryPlanner::autoencoder(Part part, Placement pla
     return make_autoencoder(backend(placement), model_, part, weight_options(options_, placement));
 }
 
-MemoryPlanner::Work MemoryPlanner::measure_encode(const Job& job, Part part, Placement placement) {
+MemoryPlanner::Work MemoryPlanner::measure_encode(const Job& job, Part part, Placement placement,
+                                                  MapMemory maps) {
     const auto network = autoencoder(part, placement);
+    network->set_map_memory(maps);
     MemoryUse graph;
     int64_t pixels = 0;
     for (const ImageSize& image : images_of(job)) {
@@ -162,43 +167,103 @@ MemoryPlanner::Work MemoryPlanner::measure_encode(const Job& job, Part part, Pla
     return {part, network->weight_memory(), graph, static_cast<uint64_t>(pixels * kPixelBytes)};
 }
 
-MemoryPlanner::Work MemoryPlanner::measure_decode(const Job& job, Part part, Placement placement) {
+MemoryPlanner::Work MemoryPlanner::measure_decode(const Job& job, Part part, Placement placement,
+                                                  MapMemory maps) {
     const auto network = autoencoder(part, placement);
+    network->set_map_memory(maps);
     network->reserve_decode(job.width, job.height);
     return {part, network->weight_memory(), network->compute_memory(),
             static_cast<uint64_t>(int64_t{job.width} * job.height * kPixelBytes)};
 }
 
-// Peak on the device; 0 for a part that the job does not need.
+bool MemoryPlanner::computes_in_bands(Part part, Placement placement) {
+    const auto [found, is_new] = computes_in_bands_.try_emplace({part, placement});
+    if (is_new) {
+        found->second = autoencoder(part, placement)->can_use(MapMemory::bands);
+    }
+    return found->second;
+}
+
+// Smallest peak on the device; 0 for a part that the job does not need.
 uint64_t MemoryPlanner::autoencoder_bytes(const Job& job, Part part, Placement placement) {
-    uint64_t peak = 0;
-    if (encoding_part(model_) == part && !images_of(job).empty()) {
-        peak = device_bytes(encode(job, part, placement));
+    const bool encodes = encoding_part(model_) == part && !images_of(job).empty();
+    const bool decodes =
+        decoding_part(model_) == part || (part == Part::tiny_autoencoder && previews(job));
+    if (!encodes && !decodes) {
+        return 0;
     }
-    if (decoding_part(model_) == part || (part == Part::tiny_autoencoder && previews(job))) {
-        peak = std::max(peak, device_bytes(decode(job, part, placement)));
+    const MapMemory maps =
+        computes_in_bands(part, placement) ? kAllMapMemory.back() : MapMemory::whole;
+    const uint64_t encoding = encodes ? device_bytes(encode(job, part, placement, maps)) : 0;
+    const uint64_t decoding = decodes ? device_bytes(decode(job, part, placement, maps)) : 0;
+    return std::max(encoding, decoding);
+}
+
+// The first from `least` on with which the work stays within the limits, else the smallest.
+template <typename WorkWith>
+MapMemory MemoryPlanner::fastest_maps(Part part, Placement placement, MapMemory least,
+                                      const MemoryLimits& limits, const WorkWith& work_with) {
+    MapMemory chosen = MapMemory::whole;
+    for (const MapMemory maps : kAllMapMemory) {
+        if (maps < least) {
+            continue;
+        }
+        if (maps != MapMemory::whole && !computes_in_bands(part, placement)) {
+            break;
+        }
+        chosen = maps;
+        const Work work = work_with(maps);
+        if (device_bytes(work) <= limits.device &&
+            work.weights.own.host + work.graph.host + work.passing <= limits.free_host) {
+            break;
+        }
     }
-    return peak;
+    return chosen;
+}
+
+MapMemories MemoryPlanner::choose_maps(const Job& job, const Placements& placement, MapMemory least,
+                                       const MemoryLimits& limits) {
+    const auto of = [&](Part part) { return placement[static_cast<size_t>(part)]; };
+    const auto decoded_by = [&](Part part) {
+        return fastest_maps(part, of(part), least, limits,
+                            [&](MapMemory maps) { return decode(job, part, of(part), maps); });
+    };
+    const Part encoder = encoding_part(model_);
+    MapMemories maps;
+    if (!images_of(job).empty()) {
+        maps.encode = fastest_maps(encoder, of(encoder), least, limits, [&](MapMemory m) {
+            return encode(job, encoder, of(encoder), m);
+        });
+    }
+    maps.decode = decoded_by(decoding_part(model_));
+    if (previews(job)) {
+        maps.preview = decoded_by(Part::tiny_autoencoder);
+    }
+    return maps;
 }
 
 std::vector<MemoryPlanner::PlannedStage> MemoryPlanner::stages_of(const Job& job,
-                                                                  const Placements& placement) {
-    const auto of = [&](Part part) { return placement[static_cast<size_t>(part)]; };
+                                                                  const MemoryChoice& choice) {
+    const auto of = [&](Part part) { return choice.placement[static_cast<size_t>(part)]; };
     const Part encoder = encoding_part(model_);
     const Part decoder = decoding_part(model_);
     std::vector<PlannedStage> stages;
     if (model_.text_encoder && !job.features) {
-        stages.push_back({"text encoder", {text_encoder(job, of(Part::text_encoder))}});
+        stages.push_back({"text encoder", false, {text_encoder(job, of(Part::text_encoder))}});
     }
     if (!images_of(job).empty()) {
-        stages.push_back({"encode references", {encode(job, encoder, of(encoder))}});
+        stages.push_back({"encode references",
+                          choice.maps.encode != MapMemory::whole,
+                          {encode(job, encoder, of(encoder), choice.maps.encode)}});
     }
-    stages.push_back({"transformer", {transformer(job, of(Part::transformer))}});
+    stages.push_back({"transformer", false, {transformer(job, of(Part::transformer))}});
     if (previews(job)) {
         stages.back().works.push_back(
-            decode(job, Part::tiny_autoencoder, of(Part::tiny_autoencoder)));
+            decode(job, Part::tiny_autoencoder, of(Part::tiny_autoencoder), choice.maps.preview));
     }
-    stages.push_back({"decode", {decode(job, decoder, of(decoder))}});
+    stages.push_back({"decode",
+                      choice.maps.decode != MapMemory::whole,
+                      {decode(job, decoder, of(decoder), choice.maps.decode)}});
     return stages;
 }
 
@@ -207,14 +272,16 @@ uint64_t MemoryPlanner::common_bytes(const Job& job) const {
     return program_bytes_ + feature_bytes(job, model_);
 }
 
-MemoryPlan MemoryPlanner::plan(const Job& job, const Placements& placement, bool keep_loaded) {
-    const std::vector<PlannedStage> stages = stages_of(job, placement);
-    MemoryPlan plan = keep_loaded ? peaks_together(stages) : peaks_in_turn(stages);
+MemoryPlan MemoryPlanner::plan(const Job& job, const MemoryChoice& choice) {
+    const std::vector<PlannedStage> stages = stages_of(job, choice);
+    MemoryPlan plan = choice.keep_loaded ? peaks_together(stages) : peaks_in_turn(stages);
     plan.host_peak += common_bytes(job);
     for (const PlannedStage& stage : stages) {
         StageMemory memory;
         memory.stage = stage.name;
-        memory.placement = name_of(placement[static_cast<size_t>(stage.works.front().part)]);
+        memory.placement =
+            name_of(choice.placement[static_cast<size_t>(stage.works.front().part)]) +
+            (stage.in_bands ? ", in bands" : "");
         memory.host_compute = common_bytes(job);
         for (const Work& work : stage.works) {
             memory.device_weights += work.weights.own.device;
@@ -302,8 +369,8 @@ Placements MemoryPlanner::place(const Job& job, uint64_t device_limit, bool keep
         choose_for(part, [&](Placement p) { return autoencoder_bytes(job, part, p); });
     }
     const uint64_t beside =
-        previews(job) ? device_bytes(decode(job, Part::tiny_autoencoder,
-                                            chosen[static_cast<size_t>(Part::tiny_autoencoder)]))
+        previews(job) ? autoencoder_bytes(job, Part::tiny_autoencoder,
+                                          chosen[static_cast<size_t>(Part::tiny_autoencoder)])
                       : 0;
     choose_for(Part::transformer,
                [&](Placement p) { return device_bytes(transformer(job, p)) + beside; });
@@ -311,22 +378,26 @@ Placements MemoryPlanner::place(const Job& job, uint64_t device_limit, bool keep
 }
 
 MemoryChoice MemoryPlanner::choose(const Job& job, const MemoryLimits& limits) {
-    const auto choice_when = [&](bool keep_loaded) {
+    const auto choice_when = [&](bool keep_loaded, MapMemory least) {
         MemoryChoice choice;
         choice.placement = place(job, limits.device, keep_loaded);
+        choice.maps = choose_maps(job, choice.placement, least, limits);
         choice.keep_loaded = keep_loaded;
-        choice.plan = plan(job, choice.placement, keep_loaded);
+        choice.plan = plan(job, choice);
         return choice;
     };
     if (!options_.keep_loaded) {
-        return choice_when(false);
+        return choice_when(false, MapMemory::whole);
     }
-    MemoryChoice together = choice_when(true);
-    if (fits(together.plan, limits)) {
-        return together;
+    MemoryChoice together;
+    for (const MapMemory least : kAllMapMemory) {
+        together = choice_when(true, least);
+        if (fits(together.plan, limits)) {
+            return together;
+        }
     }
     const bool device_full = together.plan.device_peak > limits.device;
-    MemoryChoice in_turn = choice_when(false);
+    MemoryChoice in_turn = choice_when(false, MapMemory::whole);
     in_turn.why_in_turn = concat(
         "all parts together take ",
         gigabytes(device_full ? together.plan.device_peak : together.plan.host_peak),

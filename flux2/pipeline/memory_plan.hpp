@@ -11,9 +11,11 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace flux2 {
@@ -24,6 +26,8 @@ std::string gigabytes(uint64_t bytes);
 struct MemoryLimits {
     uint64_t device = 0;  // for weights and computation; without effect on a CPU
     uint64_t host = 0;
+    // RAM that is free now: before they take more, autoencoders compute in bands.
+    uint64_t free_host = std::numeric_limits<uint64_t>::max();
 };
 
 // How much of a device's free memory a job may plan with: all of it where a lack of memory ends
@@ -33,6 +37,7 @@ uint64_t usable_bytes(uint64_t free_bytes, const DeviceAbilities& device);
 // Where the parts of a model go for a job, whether they stay loaded together, and what that takes.
 struct MemoryChoice {
     Placements placement = {};
+    MapMemories maps;
     bool keep_loaded = false;
     std::string why_in_turn;  // a log line, set when parts that should stay loaded do not fit
     MemoryPlan plan;
@@ -45,13 +50,14 @@ class MemoryPlanner {
     // memory of the process without the parts: the files' metadata, libraries, the device's driver.
     MemoryPlanner(const Model& model, const LoadOptions& options, uint64_t program_bytes);
 
-    // The fastest placement of each part that stays within the limit of the device. Parts that are
+    // The fastest placement of each part that stays within the limits, with maps in bands where
+    // that is necessary. Parts that are
     // to stay loaded but exceed a limit together are loaded in turn. The caller must check the
     // limit of the host.
     MemoryChoice choose(const Job& job, const MemoryLimits& limits);
 
-    // The stages of a job with these placements.
-    MemoryPlan plan(const Job& job, const Placements& placement, bool keep_loaded);
+    // The stages of a job with what was chosen.
+    MemoryPlan plan(const Job& job, const MemoryChoice& choice);
 
     // How many graphs have been measured so far; known shapes are not measured again.
     size_t n_measured() const { return n_measured_; }
@@ -76,6 +82,7 @@ class MemoryPlanner {
     };
     struct PlannedStage {
         const char* name = "";
+        bool in_bands = false;
         std::vector<Work> works;  // the first determines the placement that is shown
     };
 
@@ -87,17 +94,23 @@ class MemoryPlanner {
     Work known(Key key, const Measure& measure);
     Work text_encoder(const Job& job, Placement placement);
     Work transformer(const Job& job, Placement placement);
-    Work encode(const Job& job, Part part, Placement placement);
-    Work decode(const Job& job, Part part, Placement placement);
+    Work encode(const Job& job, Part part, Placement placement, MapMemory maps);
+    Work decode(const Job& job, Part part, Placement placement, MapMemory maps);
     Work measure_text_encoder(const Job& job, Placement placement);
     Work measure_transformer(const Job& job, Placement placement);
-    Work measure_encode(const Job& job, Part part, Placement placement);
-    Work measure_decode(const Job& job, Part part, Placement placement);
+    Work measure_encode(const Job& job, Part part, Placement placement, MapMemory maps);
+    Work measure_decode(const Job& job, Part part, Placement placement, MapMemory maps);
+    bool computes_in_bands(Part part, Placement placement);
     uint64_t autoencoder_bytes(const Job& job, Part part, Placement placement);
+    template <typename WorkWith>
+    MapMemory fastest_maps(Part part, Placement placement, MapMemory least,
+                           const MemoryLimits& limits, const WorkWith& work_with);
+    MapMemories choose_maps(const Job& job, const Placements& placement, MapMemory least,
+                            const MemoryLimits& limits);
     bool previews(const Job& job) const { return job.preview && model_.tiny; }
     std::string name_of(Placement placement);
     Placements place(const Job& job, uint64_t device_limit, bool keep_loaded);
-    std::vector<PlannedStage> stages_of(const Job& job, const Placements& placement);
+    std::vector<PlannedStage> stages_of(const Job& job, const MemoryChoice& choice);
     uint64_t common_bytes(const Job& job) const;
     MemoryPlan peaks_in_turn(const std::vector<PlannedStage>& stages) const;
     MemoryPlan peaks_together(const std::vector<PlannedStage>& stages) const;
@@ -108,6 +121,7 @@ class MemoryPlanner {
     Backend device_;
     Backend cpu_;
     std::map<Key, Work> works_;
+    std::map<std::pair<Part, Placement>, bool> computes_in_bands_;  // of autoencoders
     size_t n_measured_ = 0;
 };
 

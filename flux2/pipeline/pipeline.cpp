@@ -23,6 +23,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -137,9 +138,12 @@ MemoryChoice Pipeline::Impl::choose_memory(const Job& job) {
 MemoryLimits Pipeline::Impl::memory_limits() const {
     const uint64_t free =
         device_named(loaded_model.device()).free_bytes + loaded_model.memory().device;
+    const uint64_t ram = available_ram_bytes();
     return {.device = options.max_device_bytes > 0 ? options.max_device_bytes
                                                    : usable_bytes(free, loaded_model.abilities()),
-            .host = device_named("CPU").total_bytes};
+            .host = device_named("CPU").total_bytes,
+            .free_host =
+                ram > 0 ? ram + loaded_model.memory().host : std::numeric_limits<uint64_t>::max()};
 }
 
 // Decides where parts are placed and whether they stay loaded; refuses jobs that do not fit.
@@ -164,6 +168,11 @@ void Pipeline::Impl::check_memory(const Job& job) {
         log(LogLevel::info, choice.why_in_turn);
     }
     loaded_model.set_keeps_loaded(choice.keep_loaded);
+    if (choice.maps != loaded_model.map_memories() && choice.maps.decode != MapMemory::whole) {
+        log(LogLevel::info,
+            "pictures of this size are decoded some rows at a time, to save memory");
+    }
+    loaded_model.set_map_memories(choice.maps);
     for (const Part part : kAllParts) {
         const Placement chosen = choice.placement[static_cast<size_t>(part)];
         if (chosen != loaded_model.placement(part)) {
@@ -269,7 +278,7 @@ Image Pipeline::Impl::preview(const HostTensor& tokens, int64_t w, int64_t h) {
     }
     const auto decode = [&] {
         const BlockWatch silent(loaded_model.backend(Part::tiny_autoencoder), {});
-        return from_planes(loaded_model.tiny().decode(from_tokens(tokens, w, h)));
+        return from_planes(loaded_model.decode_preview(from_tokens(tokens, w, h)));
     };
     try {
         return decode();
