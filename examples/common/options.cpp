@@ -59,6 +59,7 @@ void add_generate_options(cxxopts::Options& options) {
         ("cfg-interval", "share of the steps with two passes, FROM,UNTIL such as 0,0.5", text())  //
         ("s,seed", "a number; default: random", text())                                           //
         ("b,batch-count", "pictures per prompt, with seeds counting up", text())                  //
+        ("batch-size", "how many of them in one pass; without -b also how many", text())          //
         ("r,ref-image",
          "reference picture, PNG or JPEG (repeatable); ROLE=FILE says what it is for: style, "
          "pose, depth, subject, face, composition, background, colours or outlines",
@@ -265,6 +266,12 @@ void read_generate_options(const cxxopts::ParseResult& args, GenerateOptions& o)
     read_int(args, "batch-count", o.batch_count);
     check(o.batch_count >= 1 && o.batch_count <= 10000, ErrorKind::bad_argument, "--batch-count ",
           o.batch_count, " is out of range; use 1 to 10000");
+    read_int(args, "batch-size", o.batch_size);
+    check(o.batch_size >= 1 && o.batch_size <= 64, ErrorKind::bad_argument, "--batch-size ",
+          o.batch_size, " is out of range; use 1 to 64");
+    if (args.count("batch-size") > 0 && args.count("batch-count") == 0) {
+        o.batch_count = o.batch_size;
+    }
     read_text(args, "output", o.output);
     check(!o.output.empty(), ErrorKind::bad_argument,
           "--output is given an empty name; name a file or leave it out");

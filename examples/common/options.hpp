@@ -46,6 +46,7 @@ struct GenerateOptions {
     std::filesystem::path lora_folder;  // of the adapters that tags in prompts name
     AdapterFilters adapter_filters;     // already set in the request's adapters
     int batch_count = 1;
+    int batch_size = 1;  // of them in one pass
     std::string output = "output.png";
     bool overwrite = false;  // numbers begin at 1 and existing files are replaced
     std::filesystem::path preview;

@@ -28,6 +28,13 @@ constexpr size_t kSmallestModelFiles = offsetof(flux2_model_files, memory) + siz
 constexpr size_t kSmallestResult = offsetof(flux2_result, n_sigmas) + sizeof(size_t);
 constexpr size_t kSmallestPlan = offsetof(flux2_memory_plan, memory) + sizeof(void*);
 
+// Checked before the results are read.
+int picture_count(size_t n) {
+    check(n >= 1 && n <= flux2::Pipeline::kMostPictures, ErrorKind::bad_argument, n,
+          " pictures cannot be made at a time; use 1 to ", flux2::Pipeline::kMostPictures);
+    return static_cast<int>(n);
+}
+
 }  // namespace
 
 struct flux2_pipeline {
@@ -391,16 +398,33 @@ const char* flux2_reference_sentence(size_t index) {
 
 flux2_status flux2_generate(flux2_pipeline* pipeline, const flux2_request* request,
                             flux2_result* result) {
+    return flux2_generate_several(pipeline, request, 1, result);
+}
+
+flux2_status flux2_generate_several(flux2_pipeline* pipeline, const flux2_request* request,
+                                    size_t n, flux2_result* results) {
     return guarded([&] {
         check_given(pipeline, "pipeline");
         const flux2_request given = completed(request, "flux2_request", default_request());
-        check_size(result, "flux2_result", kSmallestResult);
+        const int n_pictures = picture_count(n);
+        check_size(results, "flux2_result", kSmallestResult);
+        // A caller built with an older header has smaller results: they lie that far apart.
+        const size_t size = results->size;
+        const auto result = [&](size_t i) {
+            return reinterpret_cast<flux2_result*>(reinterpret_cast<char*>(results) + i * size);
+        };
+        for (size_t i = 1; i < n; ++i) {
+            check(result(i)->size == size, ErrorKind::bad_argument, "flux2_result ", i,
+                  " has size ", result(i)->size, ", the first ", size, "; initialise all of them");
+        }
         check(given.prompt != nullptr || given.embeds_file != nullptr, ErrorKind::bad_argument,
               "flux2_request.prompt is a null pointer; say what the picture shows");
-        const flux2::Result made =
-            pipeline->pipeline.generate(to_request(given), to_progress(given));
-        const flux2_result full = to_c(made, result->size);
-        std::memcpy(static_cast<void*>(result), &full, result->size);
+        const std::vector<flux2::Result> made =
+            pipeline->pipeline.generate_several(to_request(given), n_pictures, to_progress(given));
+        for (size_t i = 0; i < n; ++i) {
+            const flux2_result full = to_c(made[i], size);
+            std::memcpy(static_cast<void*>(result(i)), &full, size);
+        }
     });
 }
 
@@ -439,15 +463,25 @@ void flux2_memory_plan_init(flux2_memory_plan* plan, size_t size) {
 
 flux2_status flux2_plan(flux2_pipeline* pipeline, const flux2_request* request,
                         flux2_memory_plan* plan) {
+    return flux2_plan_several(pipeline, request, 1, plan);
+}
+
+flux2_status flux2_plan_several(flux2_pipeline* pipeline, const flux2_request* request, size_t n,
+                                flux2_memory_plan* plan) {
     return guarded([&] {
         check_given(pipeline, "pipeline");
         const flux2_request given = completed(request, "flux2_request", default_request());
         check_size(plan, "flux2_memory_plan", kSmallestPlan);
-        flux2::MemoryPlan made = pipeline->pipeline.plan(to_request(given));
+        flux2::MemoryPlan made = pipeline->pipeline.plan(to_request(given), picture_count(n));
         auto memory = std::make_unique<PlanMemory>(std::move(made.stages));
-        const flux2_memory_plan full = {
-            plan->size,       memory->items.size(), memory->pointers.data(), memory.get(),
-            made.device_peak, made.host_peak,       made.mapped_peak};
+        const flux2_memory_plan full = {plan->size,
+                                        memory->items.size(),
+                                        memory->pointers.data(),
+                                        memory.get(),
+                                        made.device_peak,
+                                        made.host_peak,
+                                        made.mapped_peak,
+                                        static_cast<uint64_t>(made.n_pictures)};
         std::memcpy(static_cast<void*>(plan), &full, plan->size);
         memory.release();
     });

@@ -152,6 +152,20 @@ Image center_crop(const Image& image, int width, int height) {
     return crop(image, {(image.width - width) / 2, (image.height - height) / 2, width, height});
 }
 
+Image side_by_side(const std::vector<Image>& images) {
+    const Image& first = images.front();
+    if (images.size() == 1) {
+        return first;
+    }
+    Image result = blank(first.width * static_cast<int>(images.size()), first.height);
+    for (size_t i = 0; i < images.size(); ++i) {
+        for (int y = 0; y < first.height; y++) {
+            std::copy_n(row(images[i], y), row_bytes(first), row(result, y) + i * row_bytes(first));
+        }
+    }
+    return result;
+}
+
 Image crop(const Image& image, const Region& region) {
     check_image(image);
     check(region.x >= 0 && region.y >= 0 && region.right() <= image.width &&

@@ -25,6 +25,9 @@ Image center_crop(const Image& image, int width, int height);
 // The pixels of a region, which must lie within the picture.
 Image crop(const Image& image, const Region& region);
 
+// Pictures of one size in a row; one is given back as it is.
+Image side_by_side(const std::vector<Image>& images);
+
 // Adds so many pixels at each side; they repeat those at the border.
 struct Margins {
     int left = 0, top = 0, right = 0, bottom = 0;

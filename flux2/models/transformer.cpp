@@ -117,11 +117,12 @@ struct CachedKv {
     ggml_tensor *k, *v;  // [head_dim, n_head, n_ref]
 };
 
-// Who attends to whom: the whole sequence is text, image, references.
+// Who attends to whom: within each of n_sequences, which are text, image, references.
 struct AttentionLayout {
     ReferenceMode mode;
     int64_t n_txt, n_img, n_ref;
-    Rope rope;
+    int64_t n_sequences;
+    Rope rope;  // of one sequence
 };
 
 // Rows [i * hidden, (i + 1) * hidden) of a projection as heads [head_dim, n_head, n].
@@ -138,11 +139,19 @@ ggml_tensor* tokens(Graph& g, ggml_tensor* x, int64_t first, int64_t n) {
                         static_cast<size_t>(first) * x->nb[2]);
 }
 
-// Joint attention of a block -> [hidden, n]. `cached` is this block's place in the KV cache.
-ggml_tensor* attend(Graph& g, std::span<const Projected> parts, int64_t hidden,
+// Part i of n equal parts of the columns of x.
+ggml_tensor* equal_part(Graph& g, ggml_tensor* x, int64_t i, int64_t n) {
+    const int64_t n_columns = x->ne[1] / n;
+    return n == 1 ? x : columns(g, x, i * n_columns, n_columns);
+}
+
+// Joint attention of sequence i in a block -> [hidden, n]. `cached` is this block's place in the KV
+// cache.
+ggml_tensor* attend(Graph& g, std::span<const Projected> parts, int64_t hidden, int64_t i,
                     const AttentionLayout& layout, const CachedKv& cached) {
     std::vector<HeadsPart> q, k, v;
-    for (const Projected& part : parts) {
+    for (Projected part : parts) {
+        part.qkv = equal_part(g, part.qkv, i, layout.n_sequences);
         q.push_back({heads(g, part, hidden, 0), part.q_norm});
         k.push_back({heads(g, part, hidden, 1), part.k_norm});
         v.push_back({heads(g, part, hidden, 2), nullptr});
@@ -196,12 +205,16 @@ Streams double_block(Graph& g, const DoubleBlockWeights& w, Streams x, const Str
     };
     // One sequence, text first.
     const Projected parts[] = {project(w.txt, x.txt, txt_mod), project(w.img, x.img, img_mod)};
-    ggml_tensor* attn = attend(g, parts, x.txt->ne[0], layout, cached);  // [hidden, n]
-
-    // Each stream goes on with its own columns.
-    const int64_t n_txt = x.txt->ne[1];
-    x.txt = add_branches(g, w.txt, x.txt, columns(g, attn, 0, n_txt), txt_mod);
-    x.img = add_branches(g, w.img, x.img, columns(g, attn, n_txt, x.img->ne[1]), img_mod);
+    const int64_t n_img = layout.n_img + layout.n_ref;
+    std::vector<ggml_tensor*> txt, img;
+    for (int64_t i = 0; i < layout.n_sequences; ++i) {
+        ggml_tensor* attn = attend(g, parts, x.txt->ne[0], i, layout, cached);  // [hidden, n]
+        // Each stream goes on with its own columns.
+        txt.push_back(columns(g, attn, 0, layout.n_txt));
+        img.push_back(columns(g, attn, layout.n_txt, n_img));
+    }
+    x.txt = add_branches(g, w.txt, x.txt, join_columns(g, txt), txt_mod);
+    x.img = add_branches(g, w.img, x.img, join_columns(g, img), img_mod);
     return x;
 }
 
@@ -212,10 +225,13 @@ ggml_tensor* single_block(Graph& g, const SingleBlockWeights& w, ggml_tensor* x,
     const int64_t hidden = x->ne[0];
     ggml_tensor* p = linear_activations(g, w.linear1, modulate(g, x, mod));
     const Projected part = {p, w.q_norm, w.k_norm};  // [3 * hidden + 2 * mlp, n]
-    ggml_tensor* attn = attend(g, std::span(&part, 1), hidden, layout, cached);  // [hidden, n]
+    std::vector<ggml_tensor*> attn;                  // [hidden, n] each
+    for (int64_t i = 0; i < layout.n_sequences; ++i) {
+        attn.push_back(attend(g, std::span(&part, 1), hidden, i, layout, cached));
+    }
     ggml_tensor* mlp = ggml_view_2d(g, p, p->ne[0] - 3 * hidden, p->ne[1], p->nb[1],
                                     ggml_row_size(p->type, 3 * hidden));  // [2 * mlp, n]
-    ggml_tensor* joined = gated_half(g, mlp, attn);                       // [hidden + mlp, n]
+    ggml_tensor* joined = gated_half(g, mlp, join_columns(g, attn));      // [hidden + mlp, n]
     return add_gated(g, x, linear_activations(g, w.linear2, joined), mod);
 }
 
@@ -235,12 +251,13 @@ StepMods step_mods(Graph& g, const TransformerNetwork& n, ggml_tensor* vec, ggml
     ggml_tensor* txt = project(n.mod_txt, vec);
     ggml_tensor* single = project(n.mod_single, vec);
     const int64_t n_img =
-        layout.mode == ReferenceMode::joint ? layout.n_img + layout.n_ref : layout.n_img;
+        layout.n_sequences *
+        (layout.mode == ReferenceMode::joint ? layout.n_img + layout.n_ref : layout.n_img);
+    const int64_t n_txt = layout.n_sequences * layout.n_txt;
     StepMods mods;
     mods.img = {{{n_img, mod_chunks(g, img, hidden, 0)}}, {{n_img, mod_chunks(g, img, hidden, 3)}}};
-    mods.txt = {{{layout.n_txt, mod_chunks(g, txt, hidden, 0)}},
-                {{layout.n_txt, mod_chunks(g, txt, hidden, 3)}}};
-    mods.single = {{layout.n_txt + n_img, mod_chunks(g, single, hidden, 0)}};
+    mods.txt = {{{n_txt, mod_chunks(g, txt, hidden, 0)}}, {{n_txt, mod_chunks(g, txt, hidden, 3)}}};
+    mods.single = {{n_txt + n_img, mod_chunks(g, single, hidden, 0)}};
     if (layout.mode == ReferenceMode::extract) {
         ggml_tensor* img_zero = project(n.mod_img, vec_zero);
         ggml_tensor* single_zero = project(n.mod_single, vec_zero);
@@ -258,28 +275,29 @@ ggml_tensor* embed(Graph& g, const EmbedderWeights& w, ggml_tensor* e) {
 
 // What a step feeds in.
 struct Inputs {
-    ggml_tensor* img = nullptr;        // [channels, n_img + n_ref]
-    ggml_tensor* txt = nullptr;        // [text_width, n_txt]
+    ggml_tensor* img = nullptr;        // [channels, (n_img + n_ref) * n_pictures]
+    ggml_tensor* txt = nullptr;        // [text_width, n_txt * n_texts]
     ggml_tensor* time = nullptr;       // [256], embedded on the host
     ggml_tensor* time_zero = nullptr;  // for the references of KV models
     ggml_tensor* guidance = nullptr;   // for models with a guidance input
     std::array<ggml_tensor*, Rope::kMaxAxes> pos = {};
 };
 
-Inputs declare_inputs(Graph& g, const TransformerSizes& s, ReferenceMode mode, int64_t n_img,
-                      int64_t n_ref, int64_t n_txt) {
+// `shape` counts the references that are computed with.
+Inputs declare_inputs(Graph& g, const TransformerSizes& s, const TransformerShape& shape) {
+    const int64_t n_img = shape.n_img + shape.n_ref;
     Inputs in;
-    in.img = g.input_f32("img", {s.channels, n_img + n_ref});
-    in.txt = g.input_f32("txt", {s.text_width, n_txt});
+    in.img = g.input_f32("img", {s.channels, n_img * shape.n_pictures});
+    in.txt = g.input_f32("txt", {s.text_width, shape.n_txt * shape.n_texts});
     in.time = g.input_f32("time", {kTimeChannels});
-    if (mode == ReferenceMode::extract) {
+    if (shape.mode == ReferenceMode::extract) {
         in.time_zero = g.input_f32("time_zero", {kTimeChannels});
     }
     if (s.guidance) {
         in.guidance = g.input_f32("guidance", {kTimeChannels});
     }
     for (size_t axis = 0; axis < in.pos.size(); ++axis) {
-        in.pos[axis] = g.input_i32("pos_" + std::to_string(axis), {n_txt + n_img + n_ref});
+        in.pos[axis] = g.input_i32("pos_" + std::to_string(axis), {shape.n_txt + n_img});
     }
     return in;
 }
@@ -299,10 +317,41 @@ ggml_tensor* final_layer(Graph& g, const TransformerNetwork& n, ggml_tensor* z, 
     return linear(g, n.final_linear, modulate(g, z, all));
 }
 
-// The whole network -> velocity of the image tokens [channels, n_img]. `cache` has a place per
-// block, or is empty when references take part like other tokens.
+// The tokens of every picture once with each text: first all pictures with the first text.
+Streams every_sequence(Graph& g, const Streams& x, int64_t n_pictures, int64_t n_texts) {
+    std::vector<ggml_tensor*> img, txt;
+    for (int64_t text = 0; text < n_texts; ++text) {
+        img.push_back(x.img);
+        txt.insert(txt.end(), static_cast<size_t>(n_pictures), equal_part(g, x.txt, text, n_texts));
+    }
+    return {.img = join_columns(g, img), .txt = join_columns(g, txt)};
+}
+
+// Streams as one: text and image of each sequence after those of the one before. -> [hidden, n]
+ggml_tensor* join_streams(Graph& g, const Streams& x, int64_t n_sequences) {
+    std::vector<ggml_tensor*> parts;
+    for (int64_t i = 0; i < n_sequences; ++i) {
+        parts.push_back(equal_part(g, x.txt, i, n_sequences));
+        parts.push_back(equal_part(g, x.img, i, n_sequences));
+    }
+    return join_columns(g, parts);
+}
+
+// The columns of the image tokens of all sequences.
+ggml_tensor* image_tokens(Graph& g, ggml_tensor* z, const AttentionLayout& layout) {
+    std::vector<ggml_tensor*> parts;
+    for (int64_t i = 0; i < layout.n_sequences; ++i) {
+        const int64_t first = i * (z->ne[1] / layout.n_sequences) + layout.n_txt;
+        parts.push_back(columns(g, z, first, layout.n_img));
+    }
+    return join_columns(g, parts);
+}
+
+// The whole network -> velocity of the image tokens [channels, n_img * n_sequences]. `cache` has a
+// place per block, or is empty when references take part like other tokens.
 ggml_tensor* forward(Graph& g, const TransformerNetwork& n, const Inputs& in,
-                     const AttentionLayout& layout, const std::vector<CachedKv>& cache) {
+                     const AttentionLayout& layout, int64_t n_texts,
+                     const std::vector<CachedKv>& cache) {
     ggml_tensor* vec = g.tap("vec", condition(g, n, in, in.time));
     ggml_tensor* vec_zero = in.time_zero == nullptr ? nullptr : condition(g, n, in, in.time_zero);
     const StepMods mods = step_mods(g, n, vec, vec_zero, layout);
@@ -310,29 +359,43 @@ ggml_tensor* forward(Graph& g, const TransformerNetwork& n, const Inputs& in,
 
     Streams x = {.img = g.tap("img_in", linear(g, n.img_in, in.img)),
                  .txt = g.tap("txt_in", linear(g, n.txt_in, in.txt))};
+    x = every_sequence(g, x, layout.n_sequences / n_texts, n_texts);
     for (size_t i = 0; i < n.double_blocks.size(); ++i) {
         x = double_block(g, n.double_blocks[i], x, mods.img, mods.txt, layout, cached(i));
         g.tap("double_" + std::to_string(i) + ".0", x.txt);
         g.tap("double_" + std::to_string(i) + ".1", x.img);
         g.end_block({x.txt, x.img});
     }
-    ggml_tensor* z = ggml_concat(g, x.txt, x.img, 1);  // [hidden, n]
+    ggml_tensor* z = join_streams(g, x, layout.n_sequences);
     for (size_t i = 0; i < n.single_blocks.size(); ++i) {
         z = single_block(g, n.single_blocks[i], z, mods.single, layout,
                          cached(n.double_blocks.size() + i));
         g.tap("single_" + std::to_string(i), z);
         g.end_block({z});
     }
-    return final_layer(g, n, columns(g, z, layout.n_txt, layout.n_img), vec);
+    return final_layer(g, n, image_tokens(g, z, layout), vec);
+}
+
+// The tokens of each picture, then those of the references.
+std::vector<float> with_references(const TransformerInput& input) {
+    const std::vector<float>& img = input.img.data;
+    const auto n = static_cast<std::ptrdiff_t>(input.img.ne[0] * input.img.ne[1]);
+    std::vector<float> all;
+    all.reserve(img.size() + static_cast<size_t>(input.img.ne[2]) * input.ref.data.size());
+    for (auto picture = img.begin(); picture != img.end(); picture += n) {
+        all.insert(all.end(), picture, picture + n);
+        all.insert(all.end(), input.ref.data.begin(), input.ref.data.end());
+    }
+    return all;
 }
 
 // Uploads the inputs of a step, without the text.
 void feed(Graph& g, const Inputs& in, const TransformerInput& input, ReferenceMode mode) {
-    std::vector<float> img = input.img.data;
     std::vector<Position> positions = input.txt_pos;
     positions.insert(positions.end(), input.img_pos.begin(), input.img_pos.end());
+    std::vector<float> img = input.img.data;
     if (mode != ReferenceMode::cached) {
-        img.insert(img.end(), input.ref.data.begin(), input.ref.data.end());
+        img = with_references(input);
         positions.insert(positions.end(), input.ref_pos.begin(), input.ref_pos.end());
     }
     g.set(in.img, img);
@@ -370,7 +433,7 @@ struct Transformer::BuiltGraph {
     TransformerShape shape;
     bool keep_taps;
     Inputs in;
-    SharedTensor txt;  // what in.txt holds
+    SharedTensor txt, negative_txt;  // what in.txt holds
     ggml_tensor* velocity = nullptr;
 };
 
@@ -402,20 +465,28 @@ Transformer::BuiltGraph& Transformer::graph_for(const TransformerShape& shape, b
           ErrorKind::internal, "no keys and values of these references are kept");
     built_.reset();  // gives its memory back first
     const size_t n_blocks = network_->double_blocks.size() + network_->single_blocks.size();
-    auto built = std::make_unique<BuiltGraph>(backend_, 256 * (n_blocks + 4), form_, keep_taps);
+    const int64_t n_sequences = shape.n_pictures * shape.n_texts;
+    const size_t nodes_of_block = 192 + 64 * static_cast<size_t>(n_sequences);
+    auto built =
+        std::make_unique<BuiltGraph>(backend_, nodes_of_block * (n_blocks + 4), form_, keep_taps);
     built->shape = shape;
     Graph& g = built->graph;
     g.set_low_rank(&weights_.low_rank());
     if (weights_.streams()) {
         g.set_before_block([this](size_t i) { weights_.enter_block(i); });
     }
-    const int64_t n_own_ref = shape.mode == ReferenceMode::cached ? 0 : shape.n_ref;
-    built->in = declare_inputs(g, sizes_, shape.mode, shape.n_img, n_own_ref, shape.n_txt);
+    TransformerShape own = shape;
+    own.n_ref = shape.mode == ReferenceMode::cached ? 0 : shape.n_ref;
+    built->in = declare_inputs(g, sizes_, own);
     const AttentionLayout layout{
-        shape.mode, shape.n_txt, shape.n_img, n_own_ref,
+        shape.mode,
+        shape.n_txt,
+        shape.n_img,
+        own.n_ref,
+        n_sequences,
         rope_of_axes(g, built->in.pos, sizes_.head_dim, static_cast<float>(sizes_.rope_theta))};
     built->velocity =
-        forward(g, *network_, built->in, layout,
+        forward(g, *network_, built->in, layout, shape.n_texts,
                 shape.mode == ReferenceMode::joint ? std::vector<CachedKv>() : cache_->blocks);
     g.finish(built->velocity);
     built_ = std::move(built);
@@ -430,19 +501,33 @@ HostTensor Transformer::predict(const TransformerInput& input, ReferenceMode mod
           ErrorKind::bad_argument, "the transformer takes ", s.channels,
           " latent channels and text features ", s.text_width, " wide, not ", input.img.ne[0],
           " and ", input.txt->ne[0], "; use the text encoder and autoencoder made for it");
-    BuiltGraph& built =
-        graph_for({mode, input.img.ne[1], n_ref, input.txt->ne[1]}, taps != nullptr);
+    const TransformerShape shape = {.mode = mode,
+                                    .n_img = input.img.ne[1],
+                                    .n_ref = n_ref,
+                                    .n_txt = input.txt->ne[1],
+                                    .n_pictures = input.img.ne[2],
+                                    .n_texts = input.negative_txt ? 2 : 1};
+    check(mode != ReferenceMode::extract || (shape.n_pictures == 1 && shape.n_texts == 1),
+          ErrorKind::internal, "what is kept of references is computed with one picture");
+    BuiltGraph& built = graph_for(shape, taps != nullptr);
     Graph& g = built.graph;
     feed(g, built.in, input, mode);
-    if (built.txt != input.txt) {
-        g.set(built.in.txt, input.txt->data);
+    if (built.txt != input.txt || built.negative_txt != input.negative_txt) {
+        std::vector<float> txt = input.txt->data;
+        if (input.negative_txt) {
+            txt.insert(txt.end(), input.negative_txt->data.begin(), input.negative_txt->data.end());
+        }
+        g.set(built.in.txt, txt);
         built.txt = input.txt;
+        built.negative_txt = input.negative_txt;
     }
     g.compute();
     if (taps != nullptr) {
         *taps = g.read_taps();
     }
-    return g.read(built.velocity);
+    HostTensor velocity = g.read(built.velocity);
+    velocity.ne = {s.channels, shape.n_img, shape.n_pictures * shape.n_texts, 1};
+    return velocity;
 }
 
 // Makes room for the keys and values of n_ref reference tokens.

@@ -20,11 +20,13 @@ namespace flux2 {
 using Position = std::array<int32_t, Rope::kMaxAxes>;
 
 struct TransformerInput {
-    HostTensor img;  // latent tokens [channels, n_img]
+    HostTensor img;  // latent tokens of one or more pictures [channels, n_img, n_pictures]
     HostTensor ref;  // tokens of reference pictures [channels, n_ref]; empty when there are none
     // Text features [text_width, n_txt]: large, so the device keeps them while it is given the
     // same.
     SharedTensor txt = share({});
+    // Of the same shape. If it is there, every picture is computed with both texts.
+    SharedTensor negative_txt = nullptr;
     std::vector<Position> img_pos, ref_pos, txt_pos;
     float timestep = 0;  // in [0, 1]; only the embedding multiplies it by 1000
     float guidance = 0;  // used by models with a guidance input only
@@ -42,6 +44,7 @@ enum class ReferenceMode {
 struct TransformerShape {
     ReferenceMode mode = ReferenceMode::joint;
     int64_t n_img = 0, n_ref = 0, n_txt = 0;
+    int64_t n_pictures = 1, n_texts = 1;  // all of them in one pass
 
     bool operator==(const TransformerShape&) const = default;
 };
@@ -59,9 +62,11 @@ class Transformer {
 
     const TransformerSizes& sizes() const { return sizes_; }
 
-    // The velocity of the image tokens [channels, n_img]. In mode cached `input.ref` is ignored and
-    // the keys and values of the last extract call are used. `taps`, when given, receives
-    // intermediate results: vec, img_in, txt_in, double_i.0 (text), double_i.1 (image), single_i.
+    // The velocity of the image tokens [channels, n_img, n_pictures]; with a negative text twice as
+    // many, those of the first text first. Mode extract takes one picture and one text. In mode
+    // cached `input.ref` is ignored and the keys and values of the last extract call are used.
+    // `taps`, when given, receives intermediate results: vec, img_in, txt_in, double_i.0 (text),
+    // double_i.1 (image), single_i.
     HostTensor predict(const TransformerInput& input, ReferenceMode mode = ReferenceMode::joint,
                        Taps* taps = nullptr);
 

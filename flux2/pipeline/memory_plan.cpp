@@ -95,7 +95,8 @@ MemoryPlanner::Work MemoryPlanner::transformer(const Job& job, Placement placeme
     return known({Stage::denoise,
                   Part::transformer,
                   placement,
-                  {job.latent_w() * job.latent_h(), job.n_reference_tokens(), job.text_length},
+                  {job.latent_w() * job.latent_h(), job.n_reference_tokens(), job.text_length,
+                   job.n_pictures, job.guides_in_one_pass() ? 2 : 1},
                   identity_of(job.adapters.transformer)},
                  [&] { return measure_transformer(job, placement); });
 }
@@ -133,19 +134,26 @@ MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement
     TransformerShape shape{.mode = ReferenceMode::joint,
                            .n_img = job.latent_w() * job.latent_h(),
                            .n_ref = job.n_reference_tokens(),
-                           .n_txt = job.text_length};
+                           .n_txt = job.text_length,
+                           .n_pictures = job.n_pictures,
+                           .n_texts = job.guides_in_one_pass() ? 2 : 1};
     MemoryUse graph;
     const bool kv = model_.variant == Variant::kv && shape.n_ref > 0;
     for (const ReferenceMode mode : kv ? std::vector{ReferenceMode::extract, ReferenceMode::cached}
                                        : std::vector{ReferenceMode::joint}) {
         shape.mode = mode;
-        transformer.reserve(shape);
+        TransformerShape computed = shape;
+        if (mode == ReferenceMode::extract) {
+            computed.n_pictures = computed.n_texts = 1;
+        }
+        transformer.reserve(computed);
         graph = larger(graph, transformer.compute_memory());
     }
     const auto token_bytes = static_cast<uint64_t>(model_.sizes.channels) * sizeof(float);
     // Latents, velocities and temporary copies.
     return {Part::transformer, transformer.weight_memory(), graph,
-            token_bytes * static_cast<uint64_t>(5 * shape.n_img + 3 * shape.n_ref) +
+            token_bytes *
+                    static_cast<uint64_t>(shape.n_pictures * (5 * shape.n_img + 3 * shape.n_ref)) +
                 transformer.weight_memory().loading};
 }
 

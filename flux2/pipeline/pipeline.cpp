@@ -23,6 +23,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -56,6 +57,22 @@ const StageMemory& largest_stage(const MemoryPlan& plan) {
     return *std::max_element(
         plan.stages.begin(), plan.stages.end(),
         [&](const StageMemory& a, const StageMemory& b) { return total(a) < total(b); });
+}
+
+void check_picture_count(const Request& request, int n) {
+    check(n >= 1 && n <= Pipeline::kMostPictures, ErrorKind::bad_argument, n,
+          " pictures cannot be made at a time; use 1 to ", Pipeline::kMostPictures);
+    check(n == 1 || request.noise_file.empty(), ErrorKind::bad_argument,
+          "noise from a file makes one picture; ", n, " with the same noise would be equal");
+}
+
+void blend_each(const std::vector<KnownRegion>& known, HostTensor& x, float sigma) {
+    std::vector<HostTensor> pictures;
+    for (size_t i = 0; i < known.size(); ++i) {
+        pictures.push_back(picture_of(x, static_cast<int64_t>(i)));
+        known[i].blend(pictures.back(), sigma);
+    }
+    x = join_pictures(pictures);
 }
 
 DeviceInfo device_named(const std::string& name) {
@@ -107,7 +124,10 @@ struct Pipeline::Impl {
     MemoryLimits memory_limits() const;
     void check_memory(const Job& job);
     void tell_reference_cost(const Job& job);
-    Result generate(const Request& request, const Job& job, const Reporter& reporter);
+    void limit_pictures(Job& job);
+    std::vector<Result> generate_several(const Request& request, Job job, int n,
+                                         const Reporter& reporter);
+    std::vector<Result> generate(const Request& request, const Job& job, const Reporter& reporter);
     bool prepare_features(const std::vector<PromptKey>& prompts, const Reporter& reporter);
     Conditioning condition(const Job& job, const FittedImages& images, Result& result,
                            const Reporter& reporter);
@@ -185,6 +205,25 @@ void Pipeline::Impl::check_memory(const Job& job) {
                                                        : "run on the CPU, as it does not fit ",
                        loaded_model.device()));
         }
+    }
+}
+
+// Takes fewer pictures at a time when all would make the transformer slower or exceed the RAM.
+void Pipeline::Impl::limit_pictures(Job& job) {
+    const int wanted = job.n_pictures;
+    const auto transformer = static_cast<size_t>(Part::transformer);
+    job.n_pictures = 1;
+    const Placement best = choose_memory(job).placement[transformer];
+    const uint64_t ram = memory_limits().host;
+    for (job.n_pictures = wanted; job.n_pictures > 1; --job.n_pictures) {
+        const MemoryChoice choice = choose_memory(job);
+        if (choice.placement[transformer] == best && choice.plan.host_peak <= ram) {
+            break;
+        }
+    }
+    if (job.n_pictures < wanted) {
+        log(LogLevel::warning, concat("there is memory for ", job.n_pictures, " of ", wanted,
+                                      " pictures at a time: they are made in several passes"));
     }
 }
 
@@ -310,6 +349,7 @@ HostTensor Pipeline::Impl::denoise(const Job& job, const Conditioning& condition
                       {.guidance = job.guidance,
                        .cfg_scale = job.cfg_scale,
                        .guided_steps = job.guided_steps,
+                       .one_pass = job.guides_in_one_pass(),
                        .kv_references = model.variant == Variant::kv});
     const double n_passes = job.n_passes();
     double passes_done = 0;
@@ -317,7 +357,8 @@ HostTensor Pipeline::Impl::denoise(const Job& job, const Conditioning& condition
     step.stage = Stage::denoise;
     step.n_steps = job.steps;
     const BlockWatch watch(loaded_model.backend(Part::transformer), [&](double share) {
-        step.share = (passes_done + share) / n_passes;
+        // The first step of KV models may take more passes than those counted.
+        step.share = std::min(1.0, (passes_done + share) / n_passes);
         passes_done += share >= 1.0 ? 1 : 0;
         reporter.report(step);
     });
@@ -335,8 +376,12 @@ HostTensor Pipeline::Impl::denoise(const Job& job, const Conditioning& condition
             for (size_t j = 0; j < clean.data.size(); ++j) {
                 clean.data[j] -= job.sigmas[i + 1] * velocity.data[j];
             }
-            const Image picture = preview(clean, w, h);
-            step.preview = &picture;
+            std::vector<Image> pictures;
+            for (int64_t picture = 0; picture < clean.ne[2]; ++picture) {
+                pictures.push_back(preview(picture_of(clean, picture), w, h));
+            }
+            const Image shown = side_by_side(pictures);
+            step.preview = &shown;
             reporter.report(step);
             step.preview = nullptr;
         },
@@ -358,7 +403,10 @@ Image Pipeline::Impl::decode(const Job& job, const HostTensor& tokens, const Rep
     });
 }
 
-Result Pipeline::Impl::generate(const Request& request, const Job& job, const Reporter& reporter) {
+// The pictures of a job, in one pass. The figures of the pass are in the first result; the time of
+// the loop is shared among all.
+std::vector<Result> Pipeline::Impl::generate(const Request& request, const Job& job,
+                                             const Reporter& reporter) {
     Result result;
     result.prompt = job.prompt;
     result.seed = job.seed;
@@ -375,20 +423,31 @@ Result Pipeline::Impl::generate(const Request& request, const Job& job, const Re
     note_memory(result);
 
     // 2. What the loop starts from: noise, or an encoded picture with noise added.
-    const HostTensor noise = job.noise ? *job.noise
-                                       : draw_noise(job.generator, job.seed, job.latent_w(),
-                                                    job.latent_h(), model.sizes.channels);
+    std::vector<HostTensor> noise;
+    for (int i = 0; i < job.n_pictures; ++i) {
+        noise.push_back(job.noise
+                            ? *job.noise
+                            : draw_noise(job.generator, job.seed + static_cast<uint64_t>(i),
+                                         job.latent_w(), job.latent_h(), model.sizes.channels));
+    }
     std::optional<HostTensor> init;
     if (job.edit) {
         init = conditioning->references.front();
     } else if (images.init) {
         init = encode_image(*images.init);
     }
-    const HostTensor start = to_tokens(init ? add_noise(*init, noise, job.sigmas.front()) : noise);
+    std::vector<HostTensor> starts;
+    std::vector<KnownRegion> known;
+    for (const HostTensor& drawn : noise) {
+        starts.push_back(to_tokens(init ? add_noise(*init, drawn, job.sigmas.front()) : drawn));
+        if (job.edit) {
+            known.push_back({to_tokens(drawn), to_tokens(*init), job.edit->cells()});
+        }
+    }
+    const HostTensor start = join_pictures(starts);
     Constrain constrain;
     if (job.edit) {
-        constrain = [known = KnownRegion{to_tokens(noise), to_tokens(*init), job.edit->cells()}](
-                        HostTensor& x, float sigma) { known.blend(x, sigma); };
+        constrain = [&](HostTensor& x, float sigma) { blend_each(known, x, sigma); };
     }
     if (job.preview) {
         prepare_preview();
@@ -406,21 +465,48 @@ Result Pipeline::Impl::generate(const Request& request, const Job& job, const Re
     note_memory(result);
 
     // 4. Pixels.
-    const WorkTimer decoding(loaded_model);
-    result.image = decode(job, tokens, reporter);
-    if (job.edit) {
-        result.image = job.edit->finish(request.init->image, result.image);
-    } else if (job.keep_colours) {
-        keep_colours_of(images.init ? *images.init : images.references.front(), result.image);
+    std::vector<Result> results(static_cast<size_t>(job.n_pictures), result);
+    for (size_t i = 0; i < results.size(); ++i) {
+        Result& picture = results[i];
+        picture.seed = job.seed + i;
+        picture.timings = i == 0 ? result.timings : Timings{};
+        picture.timings.denoise = result.timings.denoise / job.n_pictures;
+        const WorkTimer decoding(loaded_model);
+        picture.image = decode(job, picture_of(tokens, static_cast<int64_t>(i)), reporter);
+        if (job.edit) {
+            picture.image = job.edit->finish(request.init->image, picture.image);
+        } else if (job.keep_colours) {
+            keep_colours_of(images.init ? *images.init : images.references.front(), picture.image);
+        }
+        picture.timings.decode = decoding.seconds();
+        note_memory(picture);
     }
-    result.timings.decode = decoding.seconds();
-    result.timings.load = loaded_model.load_seconds() - load_seconds_before;
-    note_memory(result);
+    results.front().timings.load = loaded_model.load_seconds() - load_seconds_before;
     if (!loaded_model.keeps_loaded()) {
         loaded_model.free_all();
     }
     return_unused_memory();  // the heaps of threads keep freed memory
-    return result;
+    return results;
+}
+
+std::vector<Result> Pipeline::Impl::generate_several(const Request& request, Job job, int n,
+                                                     const Reporter& reporter) {
+    job.n_pictures = n;
+    if (n > 1) {
+        limit_pictures(job);
+    }
+    const int at_once = job.n_pictures;
+    tell_reference_cost(job);
+    loaded_model.set_adapters(job.adapters);
+    std::vector<Result> results;
+    for (int done = 0; done < n; done += job.n_pictures) {
+        job.n_pictures = std::min(at_once, n - done);
+        check_memory(job);
+        std::vector<Result> made = generate(request, job, reporter);
+        std::move(made.begin(), made.end(), std::back_inserter(results));
+        job.seed += static_cast<uint64_t>(job.n_pictures);
+    }
+    return results;
 }
 
 Pipeline::Pipeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -444,14 +530,17 @@ const std::string& Pipeline::device() const {
 }
 
 Result Pipeline::generate(const Request& request, const Progress& progress) {
+    return std::move(generate_several(request, 1, progress).front());
+}
+
+std::vector<Result> Pipeline::generate_several(const Request& request, int n,
+                                               const Progress& progress) {
+    check_picture_count(request, n);
     const Reporter reporter(request, progress);
     reporter.check_cancel();
     const Job job = impl_->resolve_job(request);
-    impl_->check_memory(job);
-    impl_->tell_reference_cost(job);
     const CancelWatch cancel(impl_->loaded_model, request);
-    impl_->loaded_model.set_adapters(job.adapters);
-    return impl_->generate(request, job, reporter);
+    return impl_->generate_several(request, job, n, reporter);
 }
 
 void Pipeline::encode_prompts(const Request& request, const std::vector<std::string>& prompts,
@@ -479,8 +568,16 @@ void Pipeline::encode_prompts(const Request& request, const std::vector<std::str
     impl_->prepare_features(keys, reporter);
 }
 
-MemoryPlan Pipeline::plan(const Request& request) {
-    return impl_->choose_memory(impl_->resolve_job(request)).plan;
+MemoryPlan Pipeline::plan(const Request& request, int n) {
+    check_picture_count(request, n);
+    Job job = impl_->resolve_job(request);
+    job.n_pictures = n;
+    if (n > 1) {
+        impl_->limit_pictures(job);
+    }
+    MemoryPlan plan = impl_->choose_memory(job).plan;
+    plan.n_pictures = job.n_pictures;
+    return plan;
 }
 
 }  // namespace flux2

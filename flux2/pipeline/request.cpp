@@ -199,7 +199,14 @@ void resolve_images(const Request& request, const Model& model, Job& job) {
 }  // namespace
 
 int Job::n_passes() const {
-    return steps + (two_passes ? static_cast<int>(guided_steps.size()) : 0);
+    const bool adds = two_passes && !guides_in_one_pass();
+    return steps + (adds ? static_cast<int>(guided_steps.size()) : 0);
+}
+
+bool Job::guides_in_one_pass() const {
+    constexpr int64_t kShort = 4096;  // tokens of all sequences together
+    const int64_t n_tokens = text_length + latent_w() * latent_h() + n_reference_tokens();
+    return two_passes && 2 * n_pictures * n_tokens <= kShort;
 }
 
 int64_t Job::n_reference_tokens() const {

@@ -28,7 +28,8 @@ struct Job {
     float cfg_scale = 1.0f;    // of guidance by a second pass with the negative prompt; 1: none
     bool two_passes = false;   // cfg_scale > 1
     StepRange guided_steps{};  // those that have two passes
-    uint64_t seed = 0;
+    uint64_t seed = 0;         // of the first picture; those of the others follow
+    int n_pictures = 1;        // in one pass
     Generator generator = Generator::cuda;
     std::vector<float> sigmas;  // one more than steps, from high to 0
     int64_t text_length = 0;
@@ -43,6 +44,9 @@ struct Job {
     AdapterSets adapters;                      // resolved by an AdapterStore
 
     int n_passes() const;  // of the transformer, in all steps
+    // Whether both passes of a guided step are computed as one, which is faster while sequences are
+    // short.
+    bool guides_in_one_pass() const;
     int64_t latent_w() const { return width / kImageGrid; }
     int64_t latent_h() const { return height / kImageGrid; }
     int64_t n_reference_tokens() const;

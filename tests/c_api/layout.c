@@ -223,5 +223,6 @@ AT(flux2_memory_plan, memory, 24);
 AT(flux2_memory_plan, device_peak, 32);
 AT(flux2_memory_plan, host_peak, 40);
 AT(flux2_memory_plan, mapped_peak, 48);
-SIZE(flux2_memory_plan, 56);
+AT(flux2_memory_plan, n_pictures, 56);
+SIZE(flux2_memory_plan, 64);
 #endif

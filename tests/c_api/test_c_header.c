@@ -576,6 +576,30 @@ static void prompts_are_encoded_ahead(void) {
     flux2_free(pipeline);
 }
 
+static void several_are_made_in_one_pass(void) {
+    flux2_pipeline* pipeline = load();
+    flux2_request request = flux2_request_default();
+    request.prompt = "a house";
+    request.width = request.height = 64;
+    request.steps = 1;
+    request.seed = 3;
+    request.has_seed = 1;
+    flux2_result results[2] = {flux2_result_default(), flux2_result_default()};
+    EXPECT(flux2_generate_several(pipeline, &request, 0, results) == FLUX2_BAD_ARGUMENT);
+    EXPECT(flux2_generate_several(pipeline, &request, 65, results) == FLUX2_BAD_ARGUMENT);
+    EXPECT(results[0].image.rgb == NULL);
+    EXPECT(flux2_generate_several(pipeline, &request, 2, results) == FLUX2_OK);
+    EXPECT(results[0].seed == 3 && results[1].seed == 4);
+    EXPECT(results[1].image.width == 64 && results[1].image.height == 64);
+    EXPECT(memcmp(results[0].image.rgb, results[1].image.rgb, 64 * 64 * 3) != 0);
+    flux2_result_free(&results[0]);
+    flux2_result_free(&results[1]);
+    flux2_memory_plan plan = flux2_memory_plan_default();
+    EXPECT(flux2_plan_several(pipeline, &request, 3, &plan) == FLUX2_OK && plan.n_pictures == 3);
+    flux2_memory_plan_free(&plan);
+    flux2_free(pipeline);
+}
+
 static void memory_is_planned(void) {
     flux2_pipeline* pipeline = load();
     flux2_memory_plan plan = flux2_memory_plan_default();
@@ -964,6 +988,7 @@ int main(int argc, char** argv) {
     a_part_of_a_picture_is_repainted();
     cancelling_ends_one_request_only();
     prompts_are_encoded_ahead();
+    several_are_made_in_one_pass();
     memory_is_planned();
     files_are_inspected();
     adapters_are_inspected();

@@ -300,6 +300,83 @@ TEST_CASE("a raised flag cancels a computation, and progress counts blocks") {
     CHECK(test::error_of([&] { transformer.predict(small_input(sizes, 0)); }).mentions("enough"));
 }
 
+// Tokens of three pictures, of which the first is that of small_input.
+TransformerInput three_pictures(const TransformerSizes& sizes, int64_t n_ref_side) {
+    TransformerInput input = small_input(sizes, n_ref_side);
+    const std::vector<float> first = input.img.data;
+    for (const float factor : {-1.0f, 0.5f}) {
+        for (const float value : first) {
+            input.img.data.push_back(factor * value);
+        }
+    }
+    input.img.ne[2] = 3;
+    return input;
+}
+
+TransformerInput only_picture(TransformerInput input, size_t i) {
+    const auto n = static_cast<std::ptrdiff_t>(input.img.data.size()) / input.img.ne[2];
+    const auto begin = input.img.data.begin() + static_cast<std::ptrdiff_t>(i) * n;
+    input.img.data = std::vector<float>(begin, begin + n);
+    input.img.ne[2] = 1;
+    return input;
+}
+
+// Largest difference between picture i of `all` and `one`.
+double difference_of_picture(const HostTensor& all, size_t i, const HostTensor& one) {
+    REQUIRE(all.data.size() >= (i + 1) * one.data.size());
+    double largest = 0;
+    for (size_t j = 0; j < one.data.size(); ++j) {
+        const float value = all.data[i * one.data.size() + j];
+        largest = std::max(largest, static_cast<double>(std::abs(value - one.data[j])));
+    }
+    return largest;
+}
+
+TEST_CASE("several pictures and two texts in one pass equal those computed one at a time") {
+    for (const bool stock : {false, true}) {
+        for (const int64_t n_ref_side : {0, 2}) {
+            CAPTURE(stock);
+            CAPTURE(n_ref_side);
+            LoadedModel loaded;
+            Backend backend("CPU");
+            if (stock) {
+                backend.use_stock_operations();
+            }
+            Transformer transformer(backend, loaded.sizes, loaded.checkpoint);
+            TransformerInput input = three_pictures(loaded.sizes, n_ref_side);
+            const SharedTensor positive = input.txt;
+            HostTensor other = *positive;
+            std::reverse(other.data.begin(), other.data.end());
+            const SharedTensor negative = share(std::move(other));
+            input.negative_txt = negative;
+            const HostTensor all = transformer.predict(input);
+            CHECK(all.ne == std::array<int64_t, 4>{loaded.sizes.channels, 6, 6, 1});
+            for (size_t i = 0; i < 6; ++i) {
+                CAPTURE(i);
+                TransformerInput one = only_picture(input, i % 3);
+                one.txt = i < 3 ? positive : negative;
+                one.negative_txt = nullptr;
+                CHECK(difference_of_picture(all, i, transformer.predict(one)) < 1e-5);
+            }
+            // The pictures differ by more than that.
+            CHECK(difference_of_picture(all, 1, transformer.predict(only_picture(input, 0))) >
+                  1e-3);
+        }
+    }
+}
+
+TEST_CASE("pictures of one pass share what is kept of references") {
+    LoadedModel loaded;
+    const TransformerInput input = three_pictures(loaded.sizes, 2);
+    loaded.transformer.predict(only_picture(input, 0), ReferenceMode::extract);
+    const HostTensor all = loaded.transformer.predict(input, ReferenceMode::cached);
+    for (size_t i = 0; i < 3; ++i) {
+        const HostTensor one =
+            loaded.transformer.predict(only_picture(input, i), ReferenceMode::cached);
+        CHECK(difference_of_picture(all, i, one) < 1e-5);
+    }
+}
+
 TEST_CASE("inputs of another model are refused") {
     LoadedModel loaded;
     const TransformerSizes& sizes = loaded.sizes;

@@ -228,12 +228,19 @@ struct Passes {
     }
 
     // Four steps: those of `guided_steps` must be what two separate passes make, the others what
-    // one makes.
+    // one makes; also when both are computed as one.
     void check_steps(StepRange guided_steps, ReferenceMode mode) {
+        check_steps(guided_steps, mode, /*one_pass=*/false);
+        check_steps(guided_steps, mode, /*one_pass=*/true);
+    }
+
+    void check_steps(StepRange guided_steps, ReferenceMode mode, bool one_pass) {
+        CAPTURE(one_pass);
         Denoiser denoiser(transformer, conditioning, kSide, kSide,
                           {.guidance = kEmbedded,
                            .cfg_scale = kScale,
                            .guided_steps = guided_steps,
+                           .one_pass = one_pass,
                            .kv_references = mode == ReferenceMode::extract});
         const int64_t channels = transformer.sizes().channels;
         for (size_t step = 0; step < 4; ++step) {

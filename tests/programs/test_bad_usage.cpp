@@ -180,6 +180,7 @@ TEST_CASE("values out of range are refused with a suggestion") {
         {joined(klein_parts(), {"-p", "x", "--sigmas", "0"}), 2, "at least one"},
         {joined(klein_parts(), {"-p", "x", "--sigmas", many_levels}), 2, "at most 1000"},
         {drawing({"-b", "0"}), 2, "--batch-count 0 is out of range"},
+        {drawing({"--batch-size", "65"}), 2, "--batch-size 65 is out of range"},
         {drawing({"-b", "1000000"}), 2, "--batch-count 1000000 is out of range"},
         {drawing({"--match-ref", "0"}), 2, "--match-ref 0 is no reference; the first one is 1"},
         {joined(klein_parts(), {"-p", "x", "--match-ref", "5"}), 2,

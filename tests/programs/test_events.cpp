@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -87,6 +89,33 @@ TEST_CASE("several pictures are several events, each of its own seed and file") 
     }
     CHECK(seeds == std::set<int>{5, 6, 7});
     CHECK(folder.names() == std::vector<std::string>{"x-5.png", "x-6.png", "x-7.png"});
+}
+
+TEST_CASE("pictures of one pass are those made one at a time, in files of their own") {
+    const test::TemporaryFolder folder;
+    const auto draw = [&](const std::string& name, const Arguments& more) {
+        return test::flux2_program(
+            joined(joined(small_picture(), {"--json", "-p", "x", "-s", "5", "-o",
+                                            (folder / (name + "-{seed}.png")).string()}),
+                   more));
+    };
+    CHECK(events_of(draw("one", {"-b", "3"})).back()["event"] == "picture");
+    // Two, then the last; the number of pictures alone means one pass of as many.
+    CHECK(events_of(draw("two", {"-b", "3", "--batch-size", "2"})).back()["event"] == "picture");
+    CHECK(events_of(draw("all", {"--batch-size", "3"})).back()["event"] == "picture");
+    CHECK(folder.names().size() == 9);
+    for (const std::string seed : {"5", "6", "7"}) {
+        const Image one = load_image(folder / ("one-" + seed + ".png"));
+        for (const std::string name : {"two", "all"}) {
+            const Image other = load_image(folder / (name + "-" + seed + ".png"));
+            REQUIRE(other.rgb.size() == one.rgb.size());
+            int largest = 0;
+            for (size_t i = 0; i < one.rgb.size(); ++i) {
+                largest = std::max(largest, std::abs(int{one.rgb[i]} - int{other.rgb[i]}));
+            }
+            CHECK(largest <= 1);
+        }
+    }
 }
 
 TEST_CASE("warnings are messages") {

@@ -276,10 +276,15 @@ std::vector<fs::path> PictureMaker::draw(const GenerateOptions& o, Request reque
         }
         request.prompt = prompts[i].text;
         const uint64_t first_seed = o.request.seed.value_or(std::random_device{}() & 0x7fffffffu);
-        for (int b = 0; b < o.batch_count; ++b) {
+        for (int b = 0; b < o.batch_count; b += o.batch_size) {
             request.seed = first_seed + static_cast<uint64_t>(b);
-            const std::string count = n_pictures > 1 ? concat(++number, "/", n_pictures) : "";
-            files.push_back(draw_one(used, request, count));
+            const int n = std::min(o.batch_size, o.batch_count - b);
+            const std::string range = n > 1 ? concat("-", number + n) : "";
+            const std::string count =
+                n_pictures > 1 ? concat(number + 1, range, "/", n_pictures) : "";
+            const std::vector<fs::path> drawn = draw_batch(used, request, n, count);
+            files.insert(files.end(), drawn.begin(), drawn.end());
+            number += n;
         }
     }
     return files;
@@ -302,15 +307,25 @@ size_t PictureMaker::encode_ahead(const Request& request, std::span<const Adapte
     return texts.size();
 }
 
-fs::path PictureMaker::draw_one(const GenerateOptions& o, const Request& request,
-                                const std::string& count) {
-    const Result result = pipeline_.generate(request, [&](const Step& step) {
+std::vector<fs::path> PictureMaker::draw_batch(const GenerateOptions& o, Request request, int n,
+                                               const std::string& count) {
+    const auto show = [&](const Step& step) {
         display_.step(step, count);
         if (step.preview != nullptr && !o.preview.empty()) {
             save_preview(o.preview, *step.preview);
         }
         return true;
-    });
+    };
+    std::vector<fs::path> files;
+    for (const Result& result : pipeline_.generate_several(request, n, show)) {
+        request.seed = result.seed;
+        files.push_back(keep(o, request, result));
+    }
+    return files;
+}
+
+fs::path PictureMaker::keep(const GenerateOptions& o, const Request& request,
+                            const Result& result) {
     const nlohmann::json facts = picture_facts(o, files_, hashes_, pipeline_, request, result);
     for (const std::string& line : other_model_files(o, facts)) {
         display_.message(LogLevel::warning, line);

@@ -26,6 +26,7 @@ nlohmann::json to_json(const MemoryPlan& plan) {
                           {"mapped", s.mapped}});
     }
     return {{"stages", stages},
+            {"batch_size", plan.n_pictures},
             {"device_peak", plan.device_peak},
             {"host_peak", plan.host_peak},
             {"mapped_peak", plan.mapped_peak}};
@@ -42,6 +43,9 @@ void print_row(const std::string& stage, const std::string& placement,
 }
 
 void print_plan(const MemoryPlan& plan) {
+    if (plan.n_pictures > 1) {
+        std::cout << plan.n_pictures << " pictures in one pass\n";
+    }
     std::cout
         << "MB                                    device   device      RAM      RAM   mapped\n"
            "stage              runs on           weights  compute  weights  compute    files\n";
@@ -76,7 +80,7 @@ int plan(int argc, char** argv) {
     apply_prompt(prompt, o, request);
     Pipeline pipeline =
         Pipeline::load(choose_files(o.model, o.style != OutputStyle::text), o.model.load);
-    const MemoryPlan memory = pipeline.plan(request);
+    const MemoryPlan memory = pipeline.plan(request, o.batch_size);
     if (o.style == OutputStyle::json) {
         std::cout << to_json(memory).dump() << std::endl;
     } else {

@@ -41,6 +41,7 @@ struct BenchOptions {
     int64_t width = 1024, height = 1024;
     int64_t n_references = 0;  // of the picture's own size
     bool kv = false;           // their keys and values are kept after the first step
+    int64_t n_pictures = 1;    // in one pass of the transformer
     int n_repeats = 3;
     bool json = false;
     bool profile = false;
@@ -108,7 +109,7 @@ TransformerInput random_input(const TransformerSizes& sizes, const BenchOptions&
     const int64_t h = o.height / kImageGrid;
     constexpr int64_t kTextLength = 512;
     TransformerInput input;
-    input.img = random_tensor({sizes.channels, w * h, 1, 1});
+    input.img = random_tensor({sizes.channels, w * h, o.n_pictures, 1});
     input.txt = share(random_tensor({sizes.text_width, kTextLength, 1, 1}));
     input.img_pos = image_positions(w, h);
     input.txt_pos = text_positions(kTextLength);
@@ -222,6 +223,8 @@ cxxopts::Options known_options() {
         ("references", "reference pictures of the same size",
          cxxopts::value<std::string>()->default_value("0"))                  //
         ("kv", "as KV models do it: references are computed once and kept")  //
+        ("batch-size", "pictures in one pass of the transformer",
+         cxxopts::value<std::string>()->default_value("1"))  //
         ("type", "type of the matrices in memory (default: as in the file)",
          cxxopts::value<std::string>())  //
         ("lora", "instead: what LoRAs cost a step of the transformer, FILE[:STRENGTH], repeatable",
@@ -244,6 +247,7 @@ cxxopts::Options known_options() {
 
 void check_ranges(const BenchOptions& o) {
     constexpr int64_t kMostReferences = 10;
+    constexpr int64_t kMostPictures = 64;
     for (const int64_t side : {o.width, o.height}) {
         check(is_image_side(side), ErrorKind::bad_argument, "a picture of ", o.width, "x", o.height,
               " cannot be made; sides are multiples of ", kImageGrid, " from ", kMinSide, " to ",
@@ -251,6 +255,8 @@ void check_ranges(const BenchOptions& o) {
     }
     check(o.n_references >= 0 && o.n_references <= kMostReferences, ErrorKind::bad_argument,
           "--references is ", o.n_references, "; give 0 to ", kMostReferences);
+    check(o.n_pictures >= 1 && o.n_pictures <= kMostPictures, ErrorKind::bad_argument,
+          "--batch-size is ", o.n_pictures, "; give 1 to ", kMostPictures);
     check(o.n_repeats >= 1, ErrorKind::bad_argument, "--repeat is ", o.n_repeats,
           "; a stage must run once at least");
     check(o.n_threads >= 0 && o.n_threads <= GGML_MAX_N_THREADS, ErrorKind::bad_argument,
@@ -282,6 +288,9 @@ BenchOptions read_options(const cxxopts::ParseResult& args) {
     o.kv = args.count("kv") > 0;
     check(!o.kv || o.n_references > 0, ErrorKind::bad_argument,
           "--kv keeps what is known of references; give their number by --references");
+    o.n_pictures = number("batch-size");
+    check(!o.kv || o.n_pictures == 1, ErrorKind::bad_argument,
+          "--kv times the steps of one picture; leave out --batch-size");
     o.n_repeats = number("repeat");
     const int bands = number("bands");
     check(bands >= 0 && bands < static_cast<int>(kAllMapMemory.size()), ErrorKind::bad_argument,

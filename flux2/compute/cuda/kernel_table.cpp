@@ -6,6 +6,7 @@
 #include "compute/cuda/pixels.hpp"
 #include "compute/cuda/token_ops.hpp"
 #include "compute/plain/feature_map_nodes.hpp"
+#include "compute/plain/put_node.hpp"
 #include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
@@ -306,12 +307,14 @@ cudaError_t run_group_norm(const Context& context, const ggml_tensor* y) {
                                                                : cudaErrorMemoryAllocation;
 }
 
-cudaError_t run_put_rows(const Context& context, const ggml_tensor* y) {
-    const auto params = params_of<own::PutRowsParams>(y);
-    const ggml_tensor* x = y->src[1] != nullptr ? y->src[1] : y->src[0];
-    return cudaMemcpyAsync(static_cast<char*>(y->data) + static_cast<size_t>(params.to) * y->nb[2],
-                           x->data, static_cast<size_t>(params.n) * y->nb[2],
-                           cudaMemcpyDeviceToDevice, context.stream);
+cudaError_t run_put(const Context& context, const ggml_tensor* y) {
+    const auto params = params_of<own::PutParams>(y);
+    const ggml_tensor* x = own::put_part(y);
+    const size_t stride = y->nb[params.axis];
+    return cudaMemcpy2DAsync(
+        static_cast<char*>(y->data) + static_cast<size_t>(params.first) * stride, stride, x->data,
+        x->nb[params.axis], own::put_bytes(x, params.axis), static_cast<size_t>(x->ne[params.axis]),
+        cudaMemcpyDeviceToDevice, context.stream);
 }
 
 cudaError_t run_softmax(const Context& context, const ggml_tensor* y) {
@@ -347,7 +350,7 @@ constexpr Entry kTable[] = {
     {&own::kMoments, run_moments},
     {&own::kGroupNorm, run_group_norm},
     {&own::kSoftmax, run_softmax},
-    {&own::kPutRows, run_put_rows},
+    {&own::kPut, run_put},
 };
 
 }  // namespace

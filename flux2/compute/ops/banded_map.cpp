@@ -1,6 +1,6 @@
 #include "compute/ops/banded_map.hpp"
 
-#include "compute/plain/feature_map_nodes.hpp"
+#include "compute/plain/put_node.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -40,10 +40,10 @@ Moments moments_of(Graph& g, const BandedMap& x) {
                    .band_pixels = x.size().w * bands.front().n};
     for (size_t i = 0; i < bands.size(); ++i) {
         ggml_tensor* part = moments(g, x.rows(bands[i]));
-        const own::PutRowsParams place = {.to = static_cast<int64_t>(i), .n = 1};
+        const own::PutParams place = {.first = static_cast<int64_t>(i)};
         all.of_bands = all.of_bands == nullptr
-                           ? own::begin_rows(g, part, static_cast<int64_t>(bands.size()), place)
-                           : own::put_rows(g, all.of_bands, part, place);
+                           ? own::begin_put(g, part, static_cast<int64_t>(bands.size()), place)
+                           : own::put(g, all.of_bands, part, place);
         g.expand(all.of_bands);  // one band after the other
     }
     return all;
@@ -114,10 +114,10 @@ FeatureMap BandedMap::without_around(const FeatureMap& result, const Rows& wante
 }
 
 void BandedMap::put(const FeatureMap& from, const Rows& rows) {
-    const own::PutRowsParams params = {.to = rows.first, .n = rows.n};
+    const own::PutParams place = {.first = rows.first};
     ggml_tensor*& map = state_->tensor;
-    map = map == nullptr ? own::begin_rows(state_->g, from.tensor, size().h, params)
-                         : own::put_rows(state_->g, map, from.tensor, params);
+    map = map == nullptr ? own::begin_put(state_->g, from.tensor, size().h, place)
+                         : own::put(state_->g, map, from.tensor, place);
     state_->g.end_block({map});
 }
 

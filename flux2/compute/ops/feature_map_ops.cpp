@@ -6,6 +6,7 @@
 #include "compute/cpu/winograd.hpp"
 #include "compute/ops/token_ops.hpp"
 #include "compute/plain/feature_map_nodes.hpp"
+#include "compute/plain/put_node.hpp"
 #include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
@@ -117,13 +118,12 @@ ggml_tensor* cuda_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tenso
         ggml_tensor* part =
             own::linear(g, v, weights, {GGML_TYPE_F32},
                         {.transposed = true, .factor = 1 / (kGain * own::kHalfScale)});
-        part = ggml_reshape_3d(g, part, width, 1, n_queries);
-        const own::PutRowsParams rows = {.to = first, .n = n_queries};
-        result = result == nullptr ? own::begin_rows(g, part, n, rows)
-                                   : own::put_rows(g, result, part, rows);
+        const own::PutParams place = {.axis = 1, .first = first};
+        result = result == nullptr ? own::begin_put(g, part, n, place)
+                                   : own::put(g, result, part, place);
         g.expand(result);  // one slice after the other, not all scores first
     }
-    return result;  // [width, 1, n]
+    return result;  // [width, n]
 }
 
 }  // namespace

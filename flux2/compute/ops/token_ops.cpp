@@ -5,6 +5,7 @@
 #include "compute/cpu/matrix_tiles.hpp"
 #include "compute/cpu/q8_linear.hpp"
 #include "compute/cpu/token_ops.hpp"
+#include "compute/plain/put_node.hpp"
 #include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
@@ -229,6 +230,31 @@ ggml_tensor* rms_norm(Graph& g, ggml_tensor* x, ggml_tensor* weight, float eps) 
 
 ggml_tensor* columns(Graph& g, ggml_tensor* x, int64_t first, int64_t n) {
     return ggml_view_2d(g, x, x->ne[0], n, x->nb[1], static_cast<size_t>(first) * x->nb[1]);
+}
+
+ggml_tensor* join_columns(Graph& g, std::span<ggml_tensor* const> parts) {
+    ggml_tensor* result = parts.front();
+    if (is_stock(g)) {
+        for (ggml_tensor* part : parts.subspan(1)) {
+            result = ggml_concat(g, result, part, 1);
+        }
+        return result;
+    }
+    if (parts.size() == 1) {
+        return result;
+    }
+    int64_t n = 0;
+    for (const ggml_tensor* part : parts) {
+        n += part->ne[1];
+    }
+    own::PutParams place = {.axis = 1};
+    const bool is_activation = result->type == g.form().activations;
+    result = own::begin_put(g, result, n, place, is_activation ? g.form().spare_columns : 0);
+    for (size_t i = 1; i < parts.size(); ++i) {
+        place.first += parts[i - 1]->ne[1];
+        result = own::put(g, result, parts[i], place);
+    }
+    return result;
 }
 
 ggml_tensor* modulate(Graph& g, ggml_tensor* x, const ModSpans& spans) {

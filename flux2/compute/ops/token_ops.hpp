@@ -33,6 +33,9 @@ ggml_tensor* rms_norm(Graph& g, ggml_tensor* x, ggml_tensor* weight, float eps);
 // Columns [first, first + n) of x [m, N] as a view.
 ggml_tensor* columns(Graph& g, ggml_tensor* x, int64_t first, int64_t n);
 
+// One after the other; all parts have the same m. A single one is returned as it is.
+ggml_tensor* join_columns(Graph& g, std::span<ggml_tensor* const> parts);
+
 // ---- Modulation ----
 
 // (1 + scale) * LN(x) + shift; LayerNorm without weights, eps 1e-6.

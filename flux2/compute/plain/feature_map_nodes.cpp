@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 
 namespace flux2::own {
@@ -221,15 +220,6 @@ void plain_softmax(ggml_tensor* y, int ith, int nth, void*) {
     });
 }
 
-void plain_put_rows(ggml_tensor* y, int ith, int nth, void*) {
-    const auto params = params_of<PutRowsParams>(y);
-    const ggml_tensor* x = y->src[1] != nullptr ? y->src[1] : y->src[0];
-    share(params.n, ith, nth, [&](int64_t row) {
-        std::memcpy(static_cast<char*>(y->data) + bytes_at(params.to + row, y->nb[2]),
-                    static_cast<const char*>(x->data) + bytes_at(row, x->nb[2]), y->nb[2]);
-    });
-}
-
 }  // namespace
 
 const OwnOperation kPlanesToHalf = {"planes to half", plain_planes_to_half};
@@ -240,7 +230,6 @@ const OwnOperation kConv = {"conv", plain_conv};
 const OwnOperation kMoments = {"moments", plain_moments};
 const OwnOperation kGroupNorm = {"group norm", plain_group_norm};
 const OwnOperation kSoftmax = {"softmax", plain_softmax};
-const OwnOperation kPutRows = {"put rows", plain_put_rows};
 
 ggml_tensor* planes_to_half(Graph& g, ggml_tensor* planes) {
     const auto* ne = planes->ne;
@@ -283,16 +272,6 @@ ggml_tensor* group_norm(Graph& g, const GroupNormInput& in, const GroupNormParam
 ggml_tensor* softmax(Graph& g, ggml_tensor* scores, const SoftmaxParams& params) {
     return own_node(g, {kSoftmax, {GGML_TYPE_F16}, {scores->ne[0], scores->ne[1], 1, 1}}, {scores},
                     params);
-}
-
-ggml_tensor* begin_rows(Graph& g, ggml_tensor* x, int64_t height, const PutRowsParams& params) {
-    return own_node(g, {kPutRows, {x->type}, {x->ne[0], x->ne[1], height, 1}}, {x}, params);
-}
-
-ggml_tensor* put_rows(Graph& g, ggml_tensor* to, ggml_tensor* x, const PutRowsParams& params) {
-    return own_node(
-        g, {kPutRows, {.type = to->type, .in_place = true}, {to->ne[0], to->ne[1], to->ne[2], 1}},
-        {to, x}, params);
 }
 
 }  // namespace flux2::own

@@ -79,15 +79,4 @@ struct SoftmaxParams {
 };
 ggml_tensor* softmax(Graph& g, ggml_tensor* scores, const SoftmaxParams& params);
 
-// A tensor is filled some of its slowest dimension, the rows of a feature map, at a time. What
-// begin_rows returns has `height` of them; rows that were not put are undefined.
-extern const OwnOperation kPutRows;
-struct PutRowsParams {
-    int64_t to = 0;  // the first that is filled
-    int64_t n = 0;
-};
-ggml_tensor* begin_rows(Graph& g, ggml_tensor* x, int64_t height, const PutRowsParams& params);
-// In the memory of `to`, which is to be read by way of the result afterwards.
-ggml_tensor* put_rows(Graph& g, ggml_tensor* to, ggml_tensor* x, const PutRowsParams& params);
-
 }  // namespace flux2::own

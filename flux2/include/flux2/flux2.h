@@ -537,6 +537,13 @@ FLUX2_API flux2_status flux2_generate(flux2_pipeline* pipeline, const flux2_requ
                                       flux2_result* result);
 FLUX2_API void flux2_result_free(flux2_result* result);
 
+// Pictures with n seeds, counted up from the request's, in passes of as many as the memory has room
+// for; a preview shows those of a pass side by side. `results` are n as flux2_generate takes one,
+// all of the same size; on failure they stay so. 1 <= n <= 64.
+FLUX2_API flux2_status flux2_generate_several(flux2_pipeline* pipeline,
+                                              const flux2_request* request, size_t n,
+                                              flux2_result* results);
+
 // Encodes the prompts of requests that are otherwise like this one ahead, so that the text encoder
 // is loaded once for many pictures; eight of them are held in memory. Refuses what flux2_generate
 // would refuse, and obeys the request's progress and cancel token.
@@ -565,6 +572,7 @@ typedef struct flux2_memory_plan {
     uint64_t device_peak;
     uint64_t host_peak;
     uint64_t mapped_peak;
+    uint64_t n_pictures;  // in one pass
 } flux2_memory_plan;
 
 FLUX2_API void flux2_memory_plan_init(flux2_memory_plan* plan, size_t size);
@@ -578,6 +586,9 @@ static inline flux2_memory_plan flux2_memory_plan_default(void) {
 // flux2_memory_plan_default or flux2_memory_plan_free left it; on failure it stays so.
 FLUX2_API flux2_status flux2_plan(flux2_pipeline* pipeline, const flux2_request* request,
                                   flux2_memory_plan* plan);
+// The same for n pictures in one pass, or as many as there is room for.
+FLUX2_API flux2_status flux2_plan_several(flux2_pipeline* pipeline, const flux2_request* request,
+                                          size_t n, flux2_memory_plan* plan);
 FLUX2_API void flux2_memory_plan_free(flux2_memory_plan* plan);
 
 #ifdef __cplusplus

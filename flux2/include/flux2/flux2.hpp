@@ -282,6 +282,7 @@ struct StageMemory {
 
 struct MemoryPlan {
     std::vector<StageMemory> stages;
+    int n_pictures = 1;  // in one pass
     uint64_t device_peak = 0;
     uint64_t host_peak = 0;
     uint64_t mapped_peak = 0;
@@ -303,13 +304,20 @@ class Pipeline {
 
     // Throws bad_argument for a request that cannot work, before anything large is loaded.
     FLUX2_API Result generate(const Request& request, const Progress& progress = {});
+    // Pictures with n seeds, counted up from the request's, in passes of as many as the memory has
+    // room for; a line tells when these are fewer. In the order of the seeds; a preview shows those
+    // of a pass side by side. 1 <= n <= kMostPictures.
+    static constexpr int kMostPictures = 64;
+    FLUX2_API std::vector<Result> generate_several(const Request& request, int n,
+                                                   const Progress& progress = {});
     // Encodes the prompts of later requests that are otherwise equal to this one, so that the text
     // encoder is loaded once for many pictures; the features of eight prompts are held in memory.
     // Checks and limits are those of generate; the request's cancel flag is obeyed.
     FLUX2_API void encode_prompts(const Request& request, const std::vector<std::string>& prompts,
                                   const Progress& progress = {});
-    // Peak memory of a request, from its real graphs; loads no weights.
-    FLUX2_API MemoryPlan plan(const Request& request);
+    // Peak memory of a request, from its real graphs; loads no weights. n pictures in one pass, or
+    // as many as there is room for.
+    FLUX2_API MemoryPlan plan(const Request& request, int n = 1);
 
   private:
     struct Impl;
