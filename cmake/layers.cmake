@@ -18,8 +18,7 @@ function(flux2_sees target)
     target_include_directories(${target} PRIVATE ${view})
 endfunction()
 
-# Under the sanitizers and for the other architecture, which are compiled for tests only: eight files of a target at a time, since most of
-# the time goes into headers.
+# Eight files of a target at a time, since most of the time goes into headers. Who works on the code turns it off (preset debug).
 function(flux2_compile_together target)
     if(FLUX2_COMPILE_TOGETHER)
         set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
