@@ -393,8 +393,9 @@ void add_feature_map_cases(std::vector<Case>& cases) {
 }
 
 // A block of the autoencoder some rows at a time, with what lies between its convolutions kept or
-// computed again. ggml's operations have whole maps only.
-FeatureMap banded_block(Trial& t, const FeatureMap& x, bool keeps) {
+// computed again; of a map that was kept in bands, or of a whole one. ggml's operations have whole
+// maps only.
+FeatureMap banded_block(Trial& t, const FeatureMap& x, bool keeps, bool from_whole) {
     Graph& g = t.graph();
     const Shape ne = {64, 1, 1, 1};
     const Conv conv0 = random_conv(t, 1, 64, 64);
@@ -407,12 +408,13 @@ FeatureMap banded_block(Trial& t, const FeatureMap& x, bool keeps) {
         const FeatureMap h = conv(g, conv1, group_norm_silu(g, norm1, y));
         return conv_add(g, conv2, group_norm_silu(g, norm2, h), y);
     }
-    BandedMap result = kept(g, conv(g, conv0, BandedMap(g, x)));
+    BandedMap result =
+        from_whole ? BandedMap(g, conv(g, conv0, x)) : kept(g, conv(g, conv0, BandedMap(g, x)));
     BandedMap hidden = conv(g, conv1, group_norm_silu(g, norm1, result));
     hidden = keeps ? kept(g, hidden) : hidden;
     replace(g, result, group_norm_silu(g, norm2, hidden), 1,
             [&](const FeatureMap& h, const Rows& rows) {
-                return conv_add(g, conv2, h, result.rows(rows), Values::compact);
+                return conv_add(g, conv2, h, result.rows(rows), result.values());
             });
     return result.whole();
 }
@@ -435,10 +437,12 @@ void add_banded_cases(std::vector<Case>& cases) {
                              return to_planes(t.graph(), build(t, t.feature_map({38, 26, 64, 1})));
                          }});
     };
-    add("block, hidden map kept",
-        [](Trial& t, const FeatureMap& x) { return banded_block(t, x, /*keeps=*/true); });
-    add("block, computed again",
-        [](Trial& t, const FeatureMap& x) { return banded_block(t, x, /*keeps=*/false); });
+    add("block, hidden kept",
+        [](Trial& t, const FeatureMap& x) { return banded_block(t, x, true, false); });
+    add("block, again",
+        [](Trial& t, const FeatureMap& x) { return banded_block(t, x, false, false); });
+    add("block, whole map",
+        [](Trial& t, const FeatureMap& x) { return banded_block(t, x, true, true); });
     add("conv_up", [](Trial& t, const FeatureMap& x) {
         return banded_resample(
             t, x, [](Graph& g, const Conv& w, const auto& y) { return conv_up(g, w, y); });

@@ -113,6 +113,11 @@ FeatureMap BandedMap::without_around(const FeatureMap& result, const Rows& wante
                    wanted.n);
 }
 
+Values BandedMap::values() const {
+    const ggml_tensor* map = state_->tensor;
+    return map != nullptr && map->type == GGML_TYPE_F32 ? Values::f32 : Values::compact;
+}
+
 void BandedMap::put(const FeatureMap& from, const Rows& rows) {
     const own::PutParams place = {.first = rows.first};
     ggml_tensor*& map = state_->tensor;

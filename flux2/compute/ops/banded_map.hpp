@@ -51,6 +51,8 @@ class BandedMap {
     // them; `result` of it without what the additional rows gave.
     FeatureMap rows_around(const Rows& rows, int64_t around) const;
     FeatureMap without_around(const FeatureMap& result, const Rows& rows, int64_t around) const;
+    // How rows must be that are put into a kept map.
+    Values values() const;
     // Of a kept map: replaces these rows. What was asked for before may be overwritten.
     void put(const FeatureMap& from, const Rows& rows);
     // Of a kept map all of whose rows were put.

@@ -1,5 +1,6 @@
 #include "compute/plain/put_node.hpp"
 
+#include "base/check.hpp"
 #include "compute/plain/rows.hpp"
 
 #include <array>
@@ -35,6 +36,9 @@ ggml_tensor* begin_put(Graph& g, ggml_tensor* part, int64_t n, const PutParams& 
 }
 
 ggml_tensor* put(Graph& g, ggml_tensor* to, ggml_tensor* part, const PutParams& params) {
+    check(part->type == to->type && part->ne[0] == to->ne[0] &&
+              params.first + part->ne[params.axis] <= to->ne[params.axis],
+          ErrorKind::internal, "a part of another type or size cannot be put into ", to->name);
     const std::array<int64_t, 4> ne = {to->ne[0], to->ne[1], to->ne[2], to->ne[3]};
     return own_node(g, {kPut, {.type = to->type, .in_place = true}, ne}, {to, part}, params);
 }
