@@ -374,6 +374,11 @@ static void references_reach_the_model(void) {
     EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_OK);
     EXPECT(looks_like(&result.image, "pipeline_klein_edit2.png"));
     EXPECT(result.encode_references_seconds > 0);
+    EXPECT(result.references_encoded == 2 && result.references_cached == 0);
+    flux2_result_free(&result);
+    EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_OK);
+    EXPECT(looks_like(&result.image, "pipeline_klein_edit2.png"));
+    EXPECT(result.references_encoded == 0 && result.references_cached == 2);
     flux2_result_free(&result);
 
     const char* const roles[2] = {NULL, "style"};
