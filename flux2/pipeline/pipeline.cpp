@@ -475,6 +475,9 @@ std::vector<Result> Pipeline::Impl::generate(const Request& request, const Job& 
         picture.seed = job.seed + i;
         picture.timings = i == 0 ? result.timings : Timings{};
         picture.timings.denoise = result.timings.denoise / job.n_pictures;
+        if (i > 0) {
+            picture.references_cached += std::exchange(picture.references_encoded, 0);
+        }
         const WorkTimer decoding(loaded_model);
         picture.image = decode(job, picture_of(tokens, static_cast<int64_t>(i)), reporter);
         if (job.edit) {

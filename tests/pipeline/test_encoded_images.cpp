@@ -141,6 +141,17 @@ TEST_CASE("a new reference is encoded beside one that was encoded before") {
                              .pixels);
 }
 
+TEST_CASE("pictures made in one pass count their references as encoded once") {
+    const SmallModel small;
+    const std::vector<Result> made =
+        small.load().generate_several(with_references({picture(64, 64, 10)}), 2);
+    REQUIRE(made.size() == 2);
+    CHECK(made[0].references_encoded == 1);
+    CHECK(made[0].references_cached == 0);
+    CHECK(made[1].references_encoded == 0);
+    CHECK(made[1].references_cached == 1);
+}
+
 TEST_CASE("without a cache folder encoded references are held in memory alone") {
     const SmallModel small;
     Pipeline pipeline = small.load_without_cache();
