@@ -584,7 +584,7 @@ static void prompts_are_encoded_ahead(void) {
 static void several_are_made_in_one_pass(void) {
     flux2_pipeline* pipeline = load();
     flux2_request request = flux2_request_default();
-    request.prompt = "a house";
+    request.embeds_file = in_folder(0, "text_encoder.golden.safetensors");
     request.width = request.height = 64;
     request.steps = 1;
     request.seed = 3;
