@@ -15,9 +15,13 @@ class Hash {
 
     explicit Hash(uint64_t start = kStart) : value_(start) {}
 
+    Hash& add(std::byte byte) {
+        value_ = (value_ ^ static_cast<uint64_t>(byte)) * 1099511628211u;
+        return *this;
+    }
     Hash& add(std::span<const std::byte> bytes) {
         for (const std::byte byte : bytes) {
-            value_ = (value_ ^ static_cast<uint64_t>(byte)) * 1099511628211u;
+            add(byte);
         }
         return *this;
     }
@@ -39,6 +43,33 @@ class Hash {
 
   private:
     uint64_t value_;
+};
+
+// Two such hashes from different starts: 128 bits, for keys that stand for contents.
+class WideHash {
+  public:
+    WideHash& add(std::span<const std::byte> bytes) {
+        for (const std::byte byte : bytes) {
+            first_.add(byte);
+            second_.add(byte);
+        }
+        return *this;
+    }
+    WideHash& add(std::string_view text) {
+        first_.add(text);
+        second_.add(text);
+        return *this;
+    }
+
+    // 32 digits.
+    std::string hex() const { return first_.hex() + second_.hex(); }
+
+  private:
+    // The last bytes of the starts must differ: otherwise the same contents would collide in both.
+    static constexpr uint64_t kOtherStart = 1099511628211u;
+    static_assert((kOtherStart ^ Hash::kStart) % 256 != 0);
+
+    Hash first_, second_{kOtherStart};
 };
 
 }  // namespace flux2

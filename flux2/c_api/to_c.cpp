@@ -125,6 +125,8 @@ flux2_result to_c(const Result& made, size_t size) {
     result.prompt_cached = made.prompt_cached ? 1 : 0;
     result.cfg_scale = made.cfg_scale;
     result.prompt = prompt.release();
+    result.references_cached = static_cast<uint32_t>(made.references_cached);
+    result.references_encoded = static_cast<uint32_t>(made.references_encoded);
     return result;
 }
 

@@ -14,15 +14,6 @@
 namespace flux2 {
 namespace {
 
-std::string description_of(const std::string& device) {
-    for (const DeviceInfo& info : list_devices()) {
-        if (info.name == device) {
-            return info.description;
-        }
-    }
-    return "";
-}
-
 std::string cache_key(const std::string& facts, const PromptKey& prompt) {
     return concat(facts, prompt.adapters.empty() ? "" : "adapters " + prompt.adapters, "tokens ",
                   prompt.length, "\n", prompt.prompt);
@@ -40,11 +31,9 @@ void warn_if_cut(const PromptKey& prompt, const std::string& cut_text) {
 
 }  // namespace
 
-std::string encoder_facts(const Model& model, const LoadOptions& options,
-                          LoadedModel& loaded_model) {
+std::string encoder_facts(const Model& model, LoadedModel& loaded_model) {
     const Checkpoint& checkpoint = *model.text_encoder;
     const TextEncoderSizes sizes = read_text_encoder_sizes(checkpoint);
-    const Backend& backend = loaded_model.backend(Part::text_encoder);
     std::ostringstream facts;
     facts << std::setprecision(17);
     facts << "features by flux2 " << version() << "\n"
@@ -56,16 +45,14 @@ std::string encoder_facts(const Model& model, const LoadOptions& options,
     for (const int64_t layer : model.text.layers) {
         facts << " " << layer;
     }
-    facts << "\non " << backend.name() << " " << description_of(backend.name()) << "\noperations "
-          << static_cast<int>(backend.operations()) << "\ntype " << options.type << "\nplacement "
-          << static_cast<int>(loaded_model.placement(Part::text_encoder)) << "\nlayout "
+    facts << "\n"
+          << loaded_model.compute_facts(Part::text_encoder) << "layout "
           << loaded_model.text_encoder_layout() << "\n";
     return facts.str();
 }
 
-FeatureStore::FeatureStore(const Model& model, const LoadOptions& options,
-                           LoadedModel& loaded_model, const TensorCache& cache)
-    : model_(model), options_(options), loaded_model_(loaded_model), cache_(cache) {}
+FeatureStore::FeatureStore(const Model& model, LoadedModel& loaded_model, const TensorCache& cache)
+    : model_(model), loaded_model_(loaded_model), cache_(cache) {}
 
 SharedTensor FeatureStore::get(const PromptKey& prompt) const {
     const auto found = std::find_if(entries_.begin(), entries_.end(),
@@ -112,7 +99,7 @@ bool FeatureStore::prepare(const std::vector<PromptKey>& prompts) {
             continue;
         }
         if (cache_.is_used() && facts.empty()) {
-            facts = encoder_facts(model_, options_, loaded_model_);
+            facts = encoder_facts(model_, loaded_model_);
         }
         if (!find_cached(prompt, facts)) {
             missing.push_back(prompt);
@@ -134,7 +121,7 @@ void FeatureStore::encode(const std::vector<PromptKey>& prompts) {
         });
         if (cache_.is_used()) {
             // As it is loaded now: with less free memory than expected it may have another layout.
-            const std::string facts = encoder_facts(model_, options_, loaded_model_);
+            const std::string facts = encoder_facts(model_, loaded_model_);
             cache_.store(cache_key(facts, prompt), result.features, result.encoded.cut_text);
         }
         add({prompt, share(std::move(result.features)), std::move(result.encoded.cut_text)});

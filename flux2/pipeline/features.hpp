@@ -24,14 +24,12 @@ struct PromptKey {
 
 // Everything that the features of a prompt depend on, to the last bit: contents of the tokenizer,
 // configuration, files of the text encoder, where it computes, type and layout of its weights.
-std::string encoder_facts(const Model& model, const LoadOptions& options,
-                          LoadedModel& loaded_model);
+std::string encoder_facts(const Model& model, LoadedModel& loaded_model);
 
 // Borrows everything it is given.
 class FeatureStore {
   public:
-    FeatureStore(const Model& model, const LoadOptions& options, LoadedModel& loaded_model,
-                 const TensorCache& cache);
+    FeatureStore(const Model& model, LoadedModel& loaded_model, const TensorCache& cache);
 
     // Makes the features of all these prompts available, loading the text encoder at most once.
     // Returns whether it was needed. Warns about prompts that are too long, also when their
@@ -56,7 +54,6 @@ class FeatureStore {
     void encode(const std::vector<PromptKey>& prompts);
 
     const Model& model_;
-    const LoadOptions& options_;
     LoadedModel& loaded_model_;
     const TensorCache& cache_;
     std::deque<Entry> entries_;  // the newest last

@@ -88,6 +88,9 @@ class LoadedModel {
     // By the tiny one, beside the others.
     HostTensor decode_preview(const HostTensor& latents);
 
+    // What a part's values depend on beside its files, to the last bit: device, operations, type
+    // and placement of weights. Lines of text, for keys of caches.
+    std::string compute_facts(Part part);
     // The memory layout of the text encoder's weights, or what it would be if it were loaded now;
     // depends on the CPU's kernels and on the free RAM.
     std::string text_encoder_layout();

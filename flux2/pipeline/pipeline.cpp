@@ -5,6 +5,7 @@
 #include "image/colour_match.hpp"
 #include "image/image.hpp"
 #include "pipeline/denoise.hpp"
+#include "pipeline/encoded_images.hpp"
 #include "pipeline/features.hpp"
 #include "pipeline/latents.hpp"
 #include "pipeline/loaded_model.hpp"
@@ -105,7 +106,8 @@ struct Pipeline::Impl {
           model(std::move(opened)),
           cache(options.cache_folder, options.cache_bytes),
           loaded_model(model, options),
-          features(model, options, loaded_model, cache),
+          features(model, loaded_model, cache),
+          encoded_images(model, loaded_model, cache),
           program_bytes(own_memory_bytes()) {}
 
     LoadOptions options;
@@ -113,6 +115,7 @@ struct Pipeline::Impl {
     TensorCache cache;
     LoadedModel loaded_model;
     FeatureStore features;
+    EncodedImages encoded_images;
     AdapterStore adapters;
     uint64_t program_bytes;  // before anything is loaded
     std::optional<MemoryPlanner> planner;
@@ -131,7 +134,7 @@ struct Pipeline::Impl {
     bool prepare_features(const std::vector<PromptKey>& prompts, const Reporter& reporter);
     Conditioning condition(const Job& job, const FittedImages& images, Result& result,
                            const Reporter& reporter);
-    HostTensor encode_image(const Image& image);
+    HostTensor encode_image(const Image& image, Result& result);
     void prepare_preview();
     Image preview(const HostTensor& tokens, int64_t w, int64_t h);
     void free_tiny();
@@ -245,9 +248,10 @@ bool Pipeline::Impl::prepare_features(const std::vector<PromptKey>& prompts,
     return features.prepare(prompts);
 }
 
-HostTensor Pipeline::Impl::encode_image(const Image& image) {
-    return loaded_model.run(encoding_part(model),
-                            [&] { return loaded_model.encode(to_planes(image)); });
+HostTensor Pipeline::Impl::encode_image(const Image& image, Result& result) {
+    const EncodedImage encoded = encoded_images.get(image);
+    ++(encoded.was_cached ? result.references_cached : result.references_encoded);
+    return *encoded.latents;
 }
 
 // Text features and encoded references.
@@ -281,7 +285,7 @@ Conditioning Pipeline::Impl::condition(const Job& job, const FittedImages& image
                              .share = (static_cast<double>(i) + share) /
                                       static_cast<double>(images.references.size())});
         });
-        conditioning.references.push_back(encode_image(images.references[i]));
+        conditioning.references.push_back(encode_image(images.references[i], result));
     }
     result.timings.encode_references = encoding_references.seconds();
     return conditioning;
@@ -434,7 +438,7 @@ std::vector<Result> Pipeline::Impl::generate(const Request& request, const Job& 
     if (job.edit) {
         init = conditioning->references.front();
     } else if (images.init) {
-        init = encode_image(*images.init);
+        init = encode_image(*images.init, result);
     }
     std::vector<HostTensor> starts;
     std::vector<KnownRegion> known;
@@ -471,6 +475,9 @@ std::vector<Result> Pipeline::Impl::generate(const Request& request, const Job& 
         picture.seed = job.seed + i;
         picture.timings = i == 0 ? result.timings : Timings{};
         picture.timings.denoise = result.timings.denoise / job.n_pictures;
+        if (i > 0) {
+            picture.references_cached += std::exchange(picture.references_encoded, 0);
+        }
         const WorkTimer decoding(loaded_model);
         picture.image = decode(job, picture_of(tokens, static_cast<int64_t>(i)), reporter);
         if (job.edit) {

@@ -86,8 +86,7 @@ TensorCache::TensorCache(fs::path folder, uint64_t max_bytes)
     : folder_(std::move(folder)), max_bytes_(max_bytes) {}
 
 fs::path TensorCache::file_of(const std::string& key) const {
-    constexpr uint64_t kOtherStart = 1099511628211u;  // a second hash, for names of 128 bits
-    return folder_ / (Hash().add(key).hex() + Hash(kOtherStart).add(key).hex() + kSuffix);
+    return folder_ / (WideHash().add(key).hex() + kSuffix);
 }
 
 std::optional<CachedTensor> TensorCache::find(const std::string& key,

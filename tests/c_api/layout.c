@@ -204,7 +204,9 @@ AT(flux2_result, guidance, 108);
 AT(flux2_result, prompt_cached, 112);
 AT(flux2_result, cfg_scale, 116);
 AT(flux2_result, prompt, 120);
-SIZE(flux2_result, 128);
+AT(flux2_result, references_cached, 128);
+AT(flux2_result, references_encoded, 132);
+SIZE(flux2_result, 136);
 
 AT(flux2_stage_memory, size, 0);
 AT(flux2_stage_memory, stage, 8);

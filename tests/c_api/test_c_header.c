@@ -374,6 +374,11 @@ static void references_reach_the_model(void) {
     EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_OK);
     EXPECT(looks_like(&result.image, "pipeline_klein_edit2.png"));
     EXPECT(result.encode_references_seconds > 0);
+    EXPECT(result.references_encoded == 2 && result.references_cached == 0);
+    flux2_result_free(&result);
+    EXPECT(flux2_generate(pipeline, &request, &result) == FLUX2_OK);
+    EXPECT(looks_like(&result.image, "pipeline_klein_edit2.png"));
+    EXPECT(result.references_encoded == 0 && result.references_cached == 2);
     flux2_result_free(&result);
 
     const char* const roles[2] = {NULL, "style"};
@@ -579,7 +584,7 @@ static void prompts_are_encoded_ahead(void) {
 static void several_are_made_in_one_pass(void) {
     flux2_pipeline* pipeline = load();
     flux2_request request = flux2_request_default();
-    request.prompt = "a house";
+    request.embeds_file = in_folder(0, "text_encoder.golden.safetensors");
     request.width = request.height = 64;
     request.steps = 1;
     request.seed = 3;

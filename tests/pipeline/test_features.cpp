@@ -38,7 +38,7 @@ struct SmallModel {
         const Model model = open_model(files, "");
         LoadedModel loaded_model(model, options);
         loaded_model.set_placement(Part::text_encoder, placement);
-        return encoder_facts(model, options, loaded_model);
+        return encoder_facts(model, loaded_model);
     }
     bool repacks(const std::string& type) const {
         const Model model = open_model(files, "");

@@ -107,6 +107,30 @@ TEST_CASE("prompts of one run name different elements of a library") {
     check_redo(folder / "3.png", folder, {"--ref-library", library.path().string()});
 }
 
+TEST_CASE("references are encoded once for the pictures of a run and for later runs") {
+    const test::TemporaryFolder folder;
+    Arguments cached = joined(test::small_picture(), {"--cache", (folder / "cache").string()});
+    std::erase(cached, "--no-cache");
+    const auto run = [&](const Arguments& more) {
+        const auto result = test::flux2_program(
+            joined(cached, joined({"-p", "x", "-r", picture(0), "-r", picture(1), "-o"}, more)));
+        REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+        return result.out;
+    };
+    std::vector<int> n_cached;
+    for (const std::string& line :
+         test::lines_of(run({(folder / "%d.png").string(), "-b", "2", "-s", "1", "--json"}))) {
+        const json event = json::parse(line);
+        if (event["event"] == "picture") {
+            n_cached.push_back(event["references_cached"].get<int>());
+        }
+    }
+    CHECK(n_cached == std::vector<int>{0, 2});
+    const std::string later = run({(folder / "later.png").string(), "-s", "1"});
+    CHECK(has(later, ", references cached, denoise "));
+    CHECK(load_image(folder / "later.png").rgb == load_image(folder / "1.png").rgb);
+}
+
 TEST_CASE("references that cannot be used are refused before the model is opened") {
     const test::TemporaryFolder library;
     fs::copy_file(picture(0), library / "robot.png");

@@ -100,6 +100,7 @@ void Display::picture(const std::filesystem::path& file, const Result& result,
         done["file"] = file.string();
         done["seconds"] = to_json(result.timings);
         done["prompt_cached"] = result.prompt_cached;
+        done["references_cached"] = result.references_cached;
         done["device_peak_bytes"] = result.device_peak;
         done["host_peak_bytes"] = result.host_peak;
         event(done);
@@ -113,7 +114,9 @@ void Display::picture(const std::filesystem::path& file, const Result& result,
               << ", seed " << result.seed << ", " << result.steps << " steps, "
               << readable_seconds(total(t)) << " (load " << readable_seconds(t.load) << ", prompt "
               << (result.prompt_cached ? "cached" : readable_seconds(t.encode_prompt));
-    if (t.encode_references > 0.01) {
+    if (result.references_cached > 0 && result.references_encoded == 0) {
+        std::cout << ", references cached";
+    } else if (t.encode_references > 0.01) {
         std::cout << ", references " << readable_seconds(t.encode_references);
     }
     std::cout << ", denoise " << readable_seconds(t.denoise) << ", decode "

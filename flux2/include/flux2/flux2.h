@@ -350,7 +350,7 @@ typedef struct flux2_load_options {
     const char* device;         // a name from flux2_list_devices; null: the first GPU, else the CPU
     const char* type;           // of the matrices in memory, such as "Q8_0"; null: the file's
     const char* variant;        // overrides what the file says; null: does not
-    const char* cache_folder;   // for encoded prompts; null: no cache
+    const char* cache_folder;   // for encoded prompts and pictures; null: no cache
     uint64_t cache_bytes;       // upper limit of that folder
     uint64_t max_device_bytes;  // for weights and computation; 0: all there is
     int32_t threads;            // at most 512; 0: one per physical core
@@ -518,9 +518,11 @@ typedef struct flux2_result {
     double decode_seconds;
     int32_t steps;
     float guidance;
-    uint32_t prompt_cached;  // features were there already: the text encoder was not used
-    float cfg_scale;         // of two passes; 1: one pass
-    char* prompt;            // with the sentences about references
+    uint32_t prompt_cached;       // features were there already: the text encoder was not used
+    float cfg_scale;              // of two passes; 1: one pass
+    char* prompt;                 // with the sentences about references
+    uint32_t references_cached;   // reference and init pictures that were encoded already
+    uint32_t references_encoded;  // those that the autoencoder encoded for this picture
 } flux2_result;
 
 FLUX2_API void flux2_result_init(flux2_result* result, size_t size);

@@ -140,7 +140,7 @@ struct LoadOptions {
     // On an NVIDIA GPU, unpack quantised matrices to BF16 when there is room: this makes multiplies
     // two to three times faster. Not done when `type` is set.
     bool unpack = true;
-    std::filesystem::path cache_folder;  // for encoded prompts; empty: no cache
+    std::filesystem::path cache_folder;  // for encoded prompts and pictures; empty: no cache
     uint64_t cache_bytes = 500'000'000;  // upper limit of that folder
 };
 
@@ -263,6 +263,8 @@ struct Result {
     float cfg_scale = 1;  // of two passes; 1: one pass
     std::vector<float> sigmas;
     bool prompt_cached = false;  // features were cached: the text encoder was not used
+    int references_cached = 0;   // reference and init pictures that were encoded already
+    int references_encoded = 0;  // those that the autoencoder encoded for this picture
     Timings timings;
     // Peak of the memory allocated for weights and computation.
     uint64_t device_peak = 0, host_peak = 0;
