@@ -1,7 +1,7 @@
 #include "measure/profile.hpp"
 
+#include "compute/graph_work.hpp"
 #include "compute/plain/own_node.hpp"
-#include "measure/flops.hpp"
 
 #include <algorithm>
 #include <iomanip>

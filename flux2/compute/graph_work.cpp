@@ -1,11 +1,11 @@
-#include "measure/flops.hpp"
+#include "compute/graph_work.hpp"
 
 #include "compute/plain/feature_map_nodes.hpp"
 #include "compute/plain/token_nodes.hpp"
 
 #include <optional>
 
-namespace flux2::cli {
+namespace flux2 {
 namespace {
 
 // w [k, m, ...], x [k, n, ...] -> [m, n, ...]
@@ -71,8 +71,8 @@ double MatMul::flops() const {
            static_cast<double>(n_batch);
 }
 
-Work work_of(const std::vector<const ggml_tensor*>& nodes) {
-    Work work;
+GraphWork work_of(const std::vector<const ggml_tensor*>& nodes) {
+    GraphWork work;
     const auto add = [&](const MatMul& mat_mul) {
         work.flops += mat_mul.flops();
         ++work.mat_muls[mat_mul];
@@ -102,4 +102,4 @@ Work work_of(const std::vector<const ggml_tensor*>& nodes) {
     return work;
 }
 
-}  // namespace flux2::cli
+}  // namespace flux2

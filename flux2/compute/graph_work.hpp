@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-namespace flux2::cli {
+namespace flux2 {
 
 // w [k, m] of a type times x [k, n], n_batch times.
 struct MatMul {
@@ -21,13 +21,13 @@ struct MatMul {
     auto operator<=>(const MatMul&) const = default;
 };
 
-struct Work {
+struct GraphWork {
     double flops = 0;
     // How often each multiply occurs. A convolution is counted as the multiply by its filter as a
     // matrix (im2col); attention is not included.
     std::map<MatMul, int64_t> mat_muls;
 };
 
-Work work_of(const std::vector<const ggml_tensor*>& nodes);
+GraphWork work_of(const std::vector<const ggml_tensor*>& nodes);
 
-}  // namespace flux2::cli
+}  // namespace flux2
