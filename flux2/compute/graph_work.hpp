@@ -1,10 +1,12 @@
 // What a graph costs: the multiplications and additions of its matrix multiplies, attention and
-// convolutions. Elementwise operations are not counted.
+// convolutions, and the bytes that everything else reads and writes.
 #pragma once
 
 #include <ggml.h>
 
+#include <array>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -29,5 +31,28 @@ struct GraphWork {
 };
 
 GraphWork work_of(const std::vector<const ggml_tensor*>& nodes);
+
+// Operations that a device computes at a speed of their own.
+enum class WorkKind {
+    linear,
+    attention,
+    convolution,
+    memory,  // everything else: its time is that of reading and writing
+};
+inline constexpr size_t kWorkKinds = 4;
+// A value for each kind.
+using WorkAmounts = std::array<double, kWorkKinds>;
+
+// Multiplications and additions, or bytes of kind memory; 0 for views, which compute nothing.
+struct NodeWork {
+    WorkKind kind = WorkKind::memory;
+    double amount = 0;
+};
+NodeWork work_of_node(const ggml_tensor& node);
+WorkAmounts amounts_of(const std::vector<const ggml_tensor*>& nodes);
+
+bool computes(const ggml_tensor& node);
+// Bytes that a node reads and writes.
+double bytes_touched(const ggml_tensor& node);
 
 }  // namespace flux2

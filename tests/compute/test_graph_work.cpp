@@ -83,5 +83,34 @@ TEST_CASE("a convolution by way of im2col costs the same") {
     CHECK(s.work(ggml_conv_2d(s.graph, filter, x, 2, 2, 0, 0, 1, 1)).flops == kConvFlops);
 }
 
+TEST_CASE("work is divided by what limits it: views cost nothing, a table only the rows read") {
+    Sketch s;
+    ggml_tensor* table = s.tensor(GGML_TYPE_F32, 8, 1000);
+    ggml_tensor* x = ggml_get_rows(s.graph, table, s.tensor(GGML_TYPE_I32, 3, 1));  // [8, 3]
+    x = ggml_silu(s.graph, ggml_reshape_2d(s.graph, x, 4, 6));
+    s.graph.expand(ggml_mul_mat(s.graph, s.tensor(GGML_TYPE_F32, 4, 5), x));
+    const WorkAmounts amounts = amounts_of(s.graph.nodes());
+    CHECK(amounts[static_cast<size_t>(WorkKind::linear)] == 2 * 4 * 5 * 6);
+    CHECK(amounts[static_cast<size_t>(WorkKind::attention)] == 0);
+    CHECK(amounts[static_cast<size_t>(WorkKind::convolution)] == 0);
+    // Rows and SiLU read and write 24 floats each.
+    CHECK(amounts[static_cast<size_t>(WorkKind::memory)] == 2 * 2 * 24 * sizeof(float));
+}
+
+TEST_CASE("attention and convolutions are kinds of their own") {
+    Sketch s;
+    ggml_tensor* q = s.tensor(GGML_TYPE_F32, 64, 7, 2);
+    ggml_tensor* kv = s.tensor(GGML_TYPE_F32, 64, 11, 2);
+    const NodeWork attention =
+        work_of_node(*ggml_flash_attn_ext(s.graph, q, kv, kv, nullptr, 1.0f, 0.0f, 0.0f));
+    CHECK(attention.kind == WorkKind::attention);
+    CHECK(attention.amount == 4 * 64 * 7 * 11 * 2);
+    ggml_tensor* filter = s.tensor(GGML_TYPE_F16, 3, 3, 4, 6);
+    ggml_tensor* x = s.tensor(GGML_TYPE_F32, 10, 8, 4);
+    const NodeWork conv = work_of_node(*ggml_conv_2d_direct(s.graph, filter, x, 2, 2, 0, 0, 1, 1));
+    CHECK(conv.kind == WorkKind::convolution);
+    CHECK(conv.amount == kConvFlops);
+}
+
 }  // namespace
 }  // namespace flux2
