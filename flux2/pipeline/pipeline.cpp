@@ -17,6 +17,7 @@
 #include "pipeline/reference_sizes.hpp"
 #include "pipeline/request.hpp"
 #include "pipeline/sampler.hpp"
+#include "pipeline/size_warning.hpp"
 #include "pipeline/tensor_cache.hpp"
 
 #include <algorithm>
@@ -118,12 +119,14 @@ struct Pipeline::Impl {
     std::optional<MemoryPlanner> planner;
     std::optional<HostTensor> preview_map;
     std::string told_reference_cost;  // in the last line about it
+    std::string told_size;            // likewise
 
     Job resolve_job(const Request& request);
     MemoryChoice choose_memory(const Job& job);
     MemoryLimits memory_limits() const;
     void check_memory(const Job& job);
     void tell_reference_cost(const Job& job);
+    void tell_size(const Job& job);
     void limit_pictures(Job& job);
     std::vector<Result> generate_several(const Request& request, Job job, int n,
                                          const Reporter& reporter);
@@ -234,6 +237,14 @@ void Pipeline::Impl::tell_reference_cost(const Job& job) {
         log(LogLevel::warning, line);
     }
     told_reference_cost = line;
+}
+
+void Pipeline::Impl::tell_size(const Job& job) {
+    const std::string line = size_warning(job);
+    if (!line.empty() && line != told_size) {
+        log(LogLevel::warning, line);
+    }
+    told_size = line;
 }
 
 // Returns whether the text encoder was needed.
@@ -496,6 +507,7 @@ std::vector<Result> Pipeline::Impl::generate_several(const Request& request, Job
         limit_pictures(job);
     }
     const int at_once = job.n_pictures;
+    tell_size(job);
     tell_reference_cost(job);
     loaded_model.set_adapters(job.adapters);
     std::vector<Result> results;
@@ -575,6 +587,7 @@ MemoryPlan Pipeline::plan(const Request& request, int n) {
     if (n > 1) {
         impl_->limit_pictures(job);
     }
+    impl_->tell_size(job);
     MemoryPlan plan = impl_->choose_memory(job).plan;
     plan.n_pictures = job.n_pictures;
     return plan;
