@@ -14,15 +14,6 @@
 namespace flux2 {
 namespace {
 
-std::string description_of(const std::string& device) {
-    for (const DeviceInfo& info : list_devices()) {
-        if (info.name == device) {
-            return info.description;
-        }
-    }
-    return "";
-}
-
 std::string cache_key(const std::string& facts, const PromptKey& prompt) {
     return concat(facts, prompt.adapters.empty() ? "" : "adapters " + prompt.adapters, "tokens ",
                   prompt.length, "\n", prompt.prompt);
@@ -56,7 +47,7 @@ std::string encoder_facts(const Model& model, const LoadOptions& options,
     for (const int64_t layer : model.text.layers) {
         facts << " " << layer;
     }
-    facts << "\non " << backend.name() << " " << description_of(backend.name()) << "\noperations "
+    facts << "\non " << backend.name() << " " << backend.description() << "\noperations "
           << static_cast<int>(backend.operations()) << "\ntype " << options.type << "\nplacement "
           << static_cast<int>(loaded_model.placement(Part::text_encoder)) << "\nlayout "
           << loaded_model.text_encoder_layout() << "\n";

@@ -8,6 +8,7 @@
 #include "pipeline/features.hpp"
 #include "pipeline/latents.hpp"
 #include "pipeline/loaded_model.hpp"
+#include "pipeline/machine_speed.hpp"
 #include "pipeline/memory_plan.hpp"
 #include "pipeline/model.hpp"
 #include "pipeline/preview.hpp"
@@ -19,6 +20,7 @@
 #include "pipeline/sampler.hpp"
 #include "pipeline/size_warning.hpp"
 #include "pipeline/tensor_cache.hpp"
+#include "pipeline/time_forecast.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -117,6 +119,7 @@ struct Pipeline::Impl {
     AdapterStore adapters;
     uint64_t program_bytes;  // before anything is loaded
     std::optional<MemoryPlanner> planner;
+    std::optional<MachineSpeed> machine_speed;
     std::optional<HostTensor> preview_map;
     std::string told_reference_cost;  // in the last line about it
     std::string told_size;            // likewise
@@ -127,6 +130,7 @@ struct Pipeline::Impl {
     void check_memory(const Job& job);
     void tell_reference_cost(const Job& job);
     void tell_size(const Job& job);
+    MemoryPlan plan(const Job& job);
     void limit_pictures(Job& job);
     std::vector<Result> generate_several(const Request& request, Job job, int n,
                                          const Reporter& reporter);
@@ -245,6 +249,20 @@ void Pipeline::Impl::tell_size(const Job& job) {
         log(LogLevel::warning, line);
     }
     told_size = line;
+}
+
+MemoryPlan Pipeline::Impl::plan(const Job& job) {
+    MemoryChoice choice = choose_memory(job);
+    if (!machine_speed) {
+        machine_speed.emplace(model, options, cache);
+    }
+    forecast(choice.plan, planner->computations(job, choice), *machine_speed, [&] {
+        if (loaded_model.device() != "CPU") {
+            loaded_model.free_all();
+        }
+    });
+    return_unused_memory();
+    return choice.plan;
 }
 
 // Returns whether the text encoder was needed.
@@ -588,7 +606,7 @@ MemoryPlan Pipeline::plan(const Request& request, int n) {
         impl_->limit_pictures(job);
     }
     impl_->tell_size(job);
-    MemoryPlan plan = impl_->choose_memory(job).plan;
+    MemoryPlan plan = impl_->plan(job);
     plan.n_pictures = job.n_pictures;
     return plan;
 }
