@@ -3,6 +3,7 @@
 #include <flux2/version.hpp>
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/system.hpp"
 #include "formats/tensor_source.hpp"
 
 #include <algorithm>
@@ -47,6 +48,14 @@ double seconds_to(const std::function<void()>& run) {
     const auto start = std::chrono::steady_clock::now();
     run();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// On a CPU without the time that other programs took, where the system tells.
+double seconds_alone(const Backend& backend, const std::function<void()>& run) {
+    const double before = cpu_seconds();
+    const double seconds = seconds_to(run);
+    const double used = (cpu_seconds() - before) / backend.n_threads();
+    return backend.is_cpu() && used > 0 ? std::min(seconds, used) : seconds;
 }
 
 // The shortest time of every operation of a computation in several runs: more of them are not
@@ -177,7 +186,7 @@ Speed MachineSpeed::measure(Backend& backend, int64_t size, const NetworkPiece::
     // On a device the first run loads kernels.
     const int least_runs = backend.is_cpu() ? 1 : 2;
     for (int i = 0; i < least_runs || (i < kMostRuns && spent < kSecondsOfRuns); ++i) {
-        whole = std::min(whole, seconds_to(run));
+        whole = std::min(whole, seconds_alone(backend, run));
         spent += whole + seconds_to([&] { operations.time(run); });
     }
     // On a device operations take longer one at a time, and copies of streamed blocks come between.
