@@ -13,6 +13,7 @@
 #include <io.h>
 #include <windows.h>
 #else
+#include <time.h>
 #include <unistd.h>
 #endif
 #ifdef __APPLE__
@@ -65,6 +66,10 @@ uint64_t own_memory_bytes() {
     return 0;
 }
 
+double cpu_seconds() {
+    return 0;
+}
+
 uint64_t available_ram_bytes() {
     MEMORYSTATUSEX status{};
     status.dwLength = sizeof(status);
@@ -89,6 +94,13 @@ void write_to_stderr(std::string_view text) noexcept {
 }
 
 #else
+
+double cpu_seconds() {
+    timespec time{};
+    return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) == 0
+               ? static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9
+               : 0;
+}
 
 bool stderr_is_terminal() {
     return isatty(STDERR_FILENO) != 0;

@@ -14,6 +14,9 @@ std::filesystem::path program_folder();
 // tell.
 uint64_t own_memory_bytes();
 
+// Processor time of all threads of this process so far; 0 when the system does not tell.
+double cpu_seconds();
+
 // Returns memory that was freed, but is still held by the allocator, to the system.
 void return_unused_memory();
 

@@ -481,7 +481,8 @@ flux2_status flux2_plan_several(flux2_pipeline* pipeline, const flux2_request* r
                                         made.device_peak,
                                         made.host_peak,
                                         made.mapped_peak,
-                                        static_cast<uint64_t>(made.n_pictures)};
+                                        static_cast<uint64_t>(made.n_pictures),
+                                        made.seconds};
         std::memcpy(static_cast<void*>(plan), &full, plan->size);
         memory.release();
     });

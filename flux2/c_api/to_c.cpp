@@ -93,7 +93,7 @@ flux2_device to_c(const DeviceInfo& device) {
 flux2_stage_memory to_c(const StageMemory& stage) {
     return {sizeof(flux2_stage_memory), stage.stage.c_str(),  stage.placement.c_str(),
             stage.device_weights,       stage.device_compute, stage.host_weights,
-            stage.host_compute,         stage.mapped};
+            stage.host_compute,         stage.mapped,         stage.seconds};
 }
 
 void fill(flux2_image_text_list& list, std::vector<ImageText> texts) {

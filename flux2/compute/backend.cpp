@@ -100,6 +100,15 @@ Backend::Backend(const std::string& device, int n_threads, BackendUse use)
     ggml_backend_cpu_set_n_threads(cpu_.get(), n_threads_);
 }
 
+std::string Backend::description() const {
+    for (const DeviceInfo& info : list_devices()) {
+        if (info.name == name_) {
+            return info.description;
+        }
+    }
+    return "";
+}
+
 ggml_backend_buffer_type_t Backend::repack_buffer_type(const ggml_tensor* matrix) const {
     const auto types = device_->repack_buffer_types(matrix);
     return types.empty() ? nullptr : types.front();

@@ -52,6 +52,8 @@ class Backend {
                      BackendUse use = BackendUse::compute);
 
     const std::string& name() const { return name_; }
+    // The product's name, as in list_devices().
+    std::string description() const;
     bool is_cpu() const { return device_->is_cpu(); }
     // What was chosen, to be asked what it can do.
     const Device& device() const { return *device_; }

@@ -33,6 +33,33 @@ uint64_t feature_bytes(const Job& job, const Model& model) {
     return values * sizeof(float) * (job.two_passes ? 2 : 1);
 }
 
+// How often a job computes each of the transformer's graphs: one, or of KV models the one that
+// keeps references, for one picture and one text, and the one that reads them.
+std::vector<double> passes_of(const Job& job, size_t n_graphs) {
+    double passes = job.n_passes();
+    double n_sequences = job.n_pictures;
+    if (job.guides_in_one_pass()) {
+        const auto n_guided = static_cast<double>(job.guided_steps.size());
+        passes = n_guided + (job.steps - n_guided) / 2;
+        n_sequences *= 2;
+    }
+    return n_graphs == 1 ? std::vector{passes} : std::vector{1.0, passes - 1 / n_sequences};
+}
+
+// How often a job computes each of the graphs of a stage's main part.
+std::vector<double> times_of(const Job& job, Stage stage, size_t n_graphs) {
+    switch (stage) {
+        case Stage::encode_prompt:
+            return {job.two_passes ? 2.0 : 1.0};
+        case Stage::denoise:
+            return passes_of(job, n_graphs);
+        case Stage::decode:
+            return {static_cast<double>(job.n_pictures)};
+        default:
+            return std::vector<double>(n_graphs, 1);
+    }
+}
+
 bool fits(const MemoryPlan& plan, const MemoryLimits& limits) {
     return plan.device_peak <= limits.device && plan.host_peak <= limits.host;
 }
@@ -123,9 +150,12 @@ MemoryPlanner::Work MemoryPlanner::measure_text_encoder(const Job& job, Placemen
                         text_encoder_facts(model_.text), *model_.text_encoder,
                         weight_options(options_, placement, job.adapters.text_encoder));
     encoder.reserve(job.text_length);
-    return {Part::text_encoder, encoder.weight_memory(), encoder.compute_memory(),
+    return {Part::text_encoder,
+            encoder.weight_memory(),
+            encoder.compute_memory(),
             static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes +
-                encoder.weight_memory().loading};
+                encoder.weight_memory().loading,
+            {{job.text_length, amounts_of(encoder.graph()->nodes())}}};
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement placement) {
@@ -138,6 +168,7 @@ MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement
                            .n_pictures = job.n_pictures,
                            .n_texts = job.guides_in_one_pass() ? 2 : 1};
     MemoryUse graph;
+    std::vector<GraphCost> costs;
     const bool kv = model_.variant == Variant::kv && shape.n_ref > 0;
     for (const ReferenceMode mode : kv ? std::vector{ReferenceMode::extract, ReferenceMode::cached}
                                        : std::vector{ReferenceMode::joint}) {
@@ -148,13 +179,18 @@ MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement
         }
         transformer.reserve(computed);
         graph = larger(graph, transformer.compute_memory());
+        const int64_t n_ref = mode == ReferenceMode::cached ? 0 : shape.n_ref;
+        costs.push_back(
+            {(shape.n_txt + shape.n_img + n_ref) * computed.n_pictures * computed.n_texts,
+             amounts_of(transformer.graph()->nodes())});
     }
     const auto token_bytes = static_cast<uint64_t>(model_.sizes.channels) * sizeof(float);
     // Latents, velocities and temporary copies.
     return {Part::transformer, transformer.weight_memory(), graph,
             token_bytes *
                     static_cast<uint64_t>(shape.n_pictures * (5 * shape.n_img + 3 * shape.n_ref)) +
-                transformer.weight_memory().loading};
+                transformer.weight_memory().loading,
+            std::move(costs)};
 }
 
 std::unique_ptr<Autoencoder> MemoryPlanner::autoencoder(Part part, Placement placement) {
@@ -166,13 +202,17 @@ MemoryPlanner::Work MemoryPlanner::measure_encode(const Job& job, Part part, Pla
     const auto network = autoencoder(part, placement);
     network->set_map_memory(maps);
     MemoryUse graph;
+    std::vector<GraphCost> costs;
     int64_t pixels = 0;
     for (const ImageSize& image : images_of(job)) {
         network->reserve_encode(image.width, image.height);
         graph = larger(graph, network->compute_memory());
-        pixels = std::max(pixels, int64_t{image.width} * image.height);
+        costs.push_back(
+            {int64_t{image.width} * image.height, amounts_of(network->graph()->nodes())});
+        pixels = std::max(pixels, costs.back().size);
     }
-    return {part, network->weight_memory(), graph, static_cast<uint64_t>(pixels * kPixelBytes)};
+    return {part, network->weight_memory(), graph, static_cast<uint64_t>(pixels * kPixelBytes),
+            std::move(costs)};
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_decode(const Job& job, Part part, Placement placement,
@@ -180,8 +220,12 @@ MemoryPlanner::Work MemoryPlanner::measure_decode(const Job& job, Part part, Pla
     const auto network = autoencoder(part, placement);
     network->set_map_memory(maps);
     network->reserve_decode(job.width, job.height);
-    return {part, network->weight_memory(), network->compute_memory(),
-            static_cast<uint64_t>(int64_t{job.width} * job.height * kPixelBytes)};
+    const int64_t pixels = int64_t{job.width} * job.height;
+    return {part,
+            network->weight_memory(),
+            network->compute_memory(),
+            static_cast<uint64_t>(pixels * kPixelBytes),
+            {{pixels, amounts_of(network->graph()->nodes())}}};
 }
 
 // Pictures that are refused are planned with whole maps: their bands would be too many.
@@ -262,19 +306,25 @@ std::vector<MemoryPlanner::PlannedStage> MemoryPlanner::stages_of(const Job& job
     const Part decoder = decoding_part(model_);
     std::vector<PlannedStage> stages;
     if (model_.text_encoder && !job.features) {
-        stages.push_back({"text encoder", false, {text_encoder(job, of(Part::text_encoder))}});
+        stages.push_back({Stage::encode_prompt,
+                          "text encoder",
+                          false,
+                          {text_encoder(job, of(Part::text_encoder))}});
     }
     if (!images_of(job).empty()) {
-        stages.push_back({"encode references",
+        stages.push_back({Stage::encode_references,
+                          "encode references",
                           choice.maps.encode != MapMemory::whole,
                           {encode(job, encoder, of(encoder), choice.maps.encode)}});
     }
-    stages.push_back({"transformer", false, {transformer(job, of(Part::transformer))}});
+    stages.push_back(
+        {Stage::denoise, "transformer", false, {transformer(job, of(Part::transformer))}});
     if (previews(job)) {
         stages.back().works.push_back(
             decode(job, Part::tiny_autoencoder, of(Part::tiny_autoencoder), choice.maps.preview));
     }
-    stages.push_back({"decode",
+    stages.push_back({Stage::decode,
+                      "decode",
                       choice.maps.decode != MapMemory::whole,
                       {decode(job, decoder, of(decoder), choice.maps.decode)}});
     return stages;
@@ -306,6 +356,25 @@ MemoryPlan MemoryPlanner::plan(const Job& job, const MemoryChoice& choice) {
         plan.stages.push_back(std::move(memory));
     }
     return plan;
+}
+
+StageComputations MemoryPlanner::computations(const Job& job, const MemoryChoice& choice) {
+    StageComputations result;
+    for (const PlannedStage& stage : stages_of(job, choice)) {
+        std::vector<Computation>& computations = result.emplace_back();
+        for (const Work& work : stage.works) {
+            // Others than the main part make the previews.
+            const bool main = work.part == stage.works.front().part;
+            const std::vector<double> times =
+                main ? times_of(job, stage.stage, work.graphs.size())
+                     : std::vector<double>(work.graphs.size(), job.steps * job.n_pictures);
+            for (size_t i = 0; i < work.graphs.size(); ++i) {
+                computations.push_back({work.part, choice.placement[static_cast<size_t>(work.part)],
+                                        work.graphs[i].size, work.graphs[i].work, times[i]});
+            }
+        }
+    }
+    return result;
 }
 
 MemoryPlan MemoryPlanner::peaks_in_turn(const std::vector<PlannedStage>& stages) const {

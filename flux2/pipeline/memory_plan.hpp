@@ -6,6 +6,7 @@
 #include "pipeline/loaded_model.hpp"
 #include "pipeline/model.hpp"
 #include "pipeline/request.hpp"
+#include "pipeline/time_forecast.hpp"
 
 #include <array>
 #include <compare>
@@ -58,17 +59,25 @@ class MemoryPlanner {
 
     // The stages of a job with what was chosen.
     MemoryPlan plan(const Job& job, const MemoryChoice& choice);
+    // What these stages compute, in the same order.
+    StageComputations computations(const Job& job, const MemoryChoice& choice);
 
     // How many graphs have been measured so far; known shapes are not measured again.
     size_t n_measured() const { return n_measured_; }
 
   private:
+    // One of the graphs of a part in a stage.
+    struct GraphCost {
+        int64_t size = 0;  // tokens, or pixels of autoencoders
+        WorkAmounts work = {};
+    };
     // A part that computes in a stage.
     struct Work {
         Part part = Part::transformer;
         WeightMemory weights;
         MemoryUse graph;
         uint64_t passing = 0;  // temporary host memory of the stage
+        std::vector<GraphCost> graphs;
     };
     // What a measurement depends on.
     struct Key {
@@ -81,6 +90,7 @@ class MemoryPlanner {
         auto operator<=>(const Key&) const = default;
     };
     struct PlannedStage {
+        Stage stage;
         const char* name = "";
         bool in_bands = false;
         std::vector<Work> works;  // the first determines the placement that is shown

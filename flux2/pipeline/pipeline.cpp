@@ -9,6 +9,7 @@
 #include "pipeline/features.hpp"
 #include "pipeline/latents.hpp"
 #include "pipeline/loaded_model.hpp"
+#include "pipeline/machine_speed.hpp"
 #include "pipeline/memory_plan.hpp"
 #include "pipeline/model.hpp"
 #include "pipeline/preview.hpp"
@@ -18,7 +19,9 @@
 #include "pipeline/reference_sizes.hpp"
 #include "pipeline/request.hpp"
 #include "pipeline/sampler.hpp"
+#include "pipeline/size_warning.hpp"
 #include "pipeline/tensor_cache.hpp"
+#include "pipeline/time_forecast.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -119,14 +122,18 @@ struct Pipeline::Impl {
     AdapterStore adapters;
     uint64_t program_bytes;  // before anything is loaded
     std::optional<MemoryPlanner> planner;
+    std::optional<MachineSpeed> machine_speed;
     std::optional<HostTensor> preview_map;
     std::string told_reference_cost;  // in the last line about it
+    std::string told_size;            // likewise
 
     Job resolve_job(const Request& request);
     MemoryChoice choose_memory(const Job& job);
     MemoryLimits memory_limits() const;
     void check_memory(const Job& job);
     void tell_reference_cost(const Job& job);
+    void tell_size(const Job& job);
+    MemoryPlan plan(const Job& job);
     void limit_pictures(Job& job);
     std::vector<Result> generate_several(const Request& request, Job job, int n,
                                          const Reporter& reporter);
@@ -237,6 +244,28 @@ void Pipeline::Impl::tell_reference_cost(const Job& job) {
         log(LogLevel::warning, line);
     }
     told_reference_cost = line;
+}
+
+void Pipeline::Impl::tell_size(const Job& job) {
+    const std::string line = size_warning(job);
+    if (!line.empty() && line != told_size) {
+        log(LogLevel::warning, line);
+    }
+    told_size = line;
+}
+
+MemoryPlan Pipeline::Impl::plan(const Job& job) {
+    MemoryChoice choice = choose_memory(job);
+    if (!machine_speed) {
+        machine_speed.emplace(model, options, cache);
+    }
+    forecast(choice.plan, planner->computations(job, choice), *machine_speed, [&] {
+        if (loaded_model.device() != "CPU") {
+            loaded_model.free_all();
+        }
+    });
+    return_unused_memory();
+    return choice.plan;
 }
 
 // Returns whether the text encoder was needed.
@@ -503,6 +532,7 @@ std::vector<Result> Pipeline::Impl::generate_several(const Request& request, Job
         limit_pictures(job);
     }
     const int at_once = job.n_pictures;
+    tell_size(job);
     tell_reference_cost(job);
     loaded_model.set_adapters(job.adapters);
     std::vector<Result> results;
@@ -582,7 +612,8 @@ MemoryPlan Pipeline::plan(const Request& request, int n) {
     if (n > 1) {
         impl_->limit_pictures(job);
     }
-    MemoryPlan plan = impl_->choose_memory(job).plan;
+    impl_->tell_size(job);
+    MemoryPlan plan = impl_->plan(job);
     plan.n_pictures = job.n_pictures;
     return plan;
 }

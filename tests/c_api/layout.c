@@ -216,7 +216,8 @@ AT(flux2_stage_memory, device_compute, 32);
 AT(flux2_stage_memory, host_weights, 40);
 AT(flux2_stage_memory, host_compute, 48);
 AT(flux2_stage_memory, mapped, 56);
-SIZE(flux2_stage_memory, 64);
+AT(flux2_stage_memory, seconds, 64);
+SIZE(flux2_stage_memory, 72);
 
 AT(flux2_memory_plan, size, 0);
 AT(flux2_memory_plan, n_stages, 8);
@@ -226,5 +227,6 @@ AT(flux2_memory_plan, device_peak, 32);
 AT(flux2_memory_plan, host_peak, 40);
 AT(flux2_memory_plan, mapped_peak, 48);
 AT(flux2_memory_plan, n_pictures, 56);
-SIZE(flux2_memory_plan, 64);
+AT(flux2_memory_plan, seconds, 64);
+SIZE(flux2_memory_plan, 72);
 #endif

@@ -619,6 +619,7 @@ static void memory_is_planned(void) {
         EXPECT(plan.stages[i]->host_weights + plan.stages[i]->mapped > 0);
         EXPECT(plan.stages[i]->device_weights + plan.stages[i]->device_compute == 0);
         EXPECT(plan.host_peak >= plan.stages[i]->host_weights + plan.stages[i]->host_compute);
+        EXPECT(plan.stages[i]->seconds > 0 && plan.stages[i]->seconds < plan.seconds);
     }
     EXPECT(strcmp(plan.stages[1]->stage, "transformer") == 0);
     request.width = 512;

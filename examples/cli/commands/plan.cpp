@@ -1,6 +1,7 @@
 #include "commands/plan.hpp"
 
 #include <flux2/flux2.hpp>
+#include <flux2/log.hpp>
 #include "commands/generate.hpp"
 #include "common/model_choice.hpp"
 #include "common/options.hpp"
@@ -10,6 +11,7 @@
 
 #include <iomanip>
 #include <iostream>
+#include <sstream>
 
 namespace flux2::cli {
 namespace {
@@ -23,23 +25,35 @@ nlohmann::json to_json(const MemoryPlan& plan) {
                           {"device_compute", s.device_compute},
                           {"host_weights", s.host_weights},
                           {"host_compute", s.host_compute},
-                          {"mapped", s.mapped}});
+                          {"mapped", s.mapped},
+                          {"seconds", s.seconds}});
     }
     return {{"stages", stages},
             {"batch_size", plan.n_pictures},
             {"device_peak", plan.device_peak},
             {"host_peak", plan.host_peak},
-            {"mapped_peak", plan.mapped_peak}};
+            {"mapped_peak", plan.mapped_peak},
+            {"seconds", plan.seconds}};
+}
+
+// "0.42", "7.3", "120"; "?" when it could not be measured.
+std::string seconds_text(double seconds) {
+    if (seconds <= 0) {
+        return "?";
+    }
+    std::ostringstream text;
+    text << std::fixed << std::setprecision(seconds < 1 ? 2 : seconds < 100 ? 1 : 0) << seconds;
+    return text.str();
 }
 
 void print_row(const std::string& stage, const std::string& placement,
-               std::initializer_list<uint64_t> bytes) {
+               std::initializer_list<uint64_t> bytes, double seconds) {
     constexpr uint64_t kMega = 1'000'000;
     std::cout << std::left << std::setw(19) << stage << std::setw(18) << placement << std::right;
     for (const uint64_t value : bytes) {
         std::cout << std::setw(9) << (value + kMega / 2) / kMega;
     }
-    std::cout << "\n";
+    std::cout << std::setw(9) << seconds_text(seconds) << "\n";
 }
 
 void print_plan(const MemoryPlan& plan) {
@@ -48,23 +62,28 @@ void print_plan(const MemoryPlan& plan) {
     }
     std::cout
         << "MB                                    device   device      RAM      RAM   mapped\n"
-           "stage              runs on           weights  compute  weights  compute    files\n";
+           "stage              runs on           weights  compute  weights  compute    files  "
+           "seconds\n";
     for (const StageMemory& s : plan.stages) {
         print_row(s.stage, s.placement,
-                  {s.device_weights, s.device_compute, s.host_weights, s.host_compute, s.mapped});
+                  {s.device_weights, s.device_compute, s.host_weights, s.host_compute, s.mapped},
+                  s.seconds);
     }
     constexpr uint64_t kMega = 1'000'000;
     std::cout << "peak: device " << plan.device_peak / kMega << " MB, RAM "
               << plan.host_peak / kMega << " MB, mapped files " << plan.mapped_peak / kMega
-              << " MB (the system may drop these)\n";
+              << " MB (the system may drop these)\n"
+              << "time: about " << seconds_text(plan.seconds)
+              << " s, without loading the weights\n";
 }
 
 }  // namespace
 
 int plan(int argc, char** argv) {
     cxxopts::Options options("flux2 plan",
-                             "Tells what a picture would take in memory, without loading "
-                             "weights.\n");
+                             "Tells what a picture would take in memory, and how long. The "
+                             "first time, blocks of the model\nare timed for a second or two; "
+                             "--cache keeps the results.\n");
     add_model_options(options);
     add_generate_options(options);
     const auto args = options.parse(argc, argv);
@@ -75,6 +94,11 @@ int plan(int argc, char** argv) {
     check_no_leftovers(args);
     GenerateOptions o;
     read_generate_options(args, o);
+    if (o.verbose) {
+        set_log([](LogLevel, const std::string& line) {
+            std::cerr << "flux2: " << in_options(line) << std::endl;
+        });
+    }
     Request request = make_request(o);
     const AdaptedPrompt prompt = resolve_tags({o.prompt.value_or("")}, o).front();
     apply_prompt(prompt, o, request);

@@ -11,7 +11,6 @@
 #include "formats/tensor_type.hpp"
 #include "measure/adapter_cost.hpp"
 #include "measure/bench_report.hpp"
-#include "measure/flops.hpp"
 #include "measure/profile.hpp"
 #include "measure/raw_speed.hpp"
 #include "measure/stopwatch.hpp"
@@ -85,7 +84,7 @@ void time_stage(Bench& bench, const std::string& name, const Model& model,
                                [](float value) { return std::isfinite(value); });
     stage.weights_bytes = total(model.weight_memory().own);
     stage.buffer_bytes = total(model.compute_memory());
-    const Work work = work_of(model.graph()->nodes());
+    const GraphWork work = work_of(model.graph()->nodes());
     stage.flops = work.flops;
     if (const auto raw = raw_seconds(bench.backend, work, bench.options.weights.repack)) {
         stage.raw_share = *raw / stage.seconds;

@@ -1,7 +1,7 @@
 #include "measure/profile.hpp"
 
+#include "compute/graph_work.hpp"
 #include "compute/plain/own_node.hpp"
-#include "measure/flops.hpp"
 
 #include <algorithm>
 #include <iomanip>
@@ -30,19 +30,6 @@ std::string describe(const ggml_tensor& result) {
     return shape_of(result);
 }
 
-double bytes_touched(const ggml_tensor& result) {
-    auto bytes = static_cast<double>(ggml_nbytes(&result));
-    for (const ggml_tensor* source : result.src) {
-        bytes += source != nullptr ? static_cast<double>(ggml_nbytes(source)) : 0;
-    }
-    return bytes;
-}
-
-bool computes(ggml_op op) {
-    return op != GGML_OP_NONE && op != GGML_OP_VIEW && op != GGML_OP_RESHAPE &&
-           op != GGML_OP_PERMUTE && op != GGML_OP_TRANSPOSE;
-}
-
 // The entries of a map, those with the most seconds first.
 template <typename Map, typename Seconds>
 auto by_time(const Map& map, const Seconds& seconds) {
@@ -65,7 +52,7 @@ void Profile::Cost::add(const Cost& other) {
 }
 
 void Profile::add(const ggml_tensor& result, double seconds) {
-    if (computes(result.op)) {
+    if (computes(result)) {
         kinds_[operation_name(&result)][describe(result)].add(
             {1, seconds, work_of({&result}).flops, bytes_touched(result)});
     }

@@ -153,7 +153,7 @@ std::optional<double> seconds_of_multiply(const Backend& backend, const MatMul& 
 
 }  // namespace
 
-std::optional<double> raw_seconds(const Backend& backend, const Work& work, bool repacks) {
+std::optional<double> raw_seconds(const Backend& backend, const GraphWork& work, bool repacks) {
     double flops = 0;
     for (const auto& [shape, count] : work.mat_muls) {
         flops += shape.flops() * static_cast<double>(count);

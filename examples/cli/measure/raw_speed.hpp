@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compute/backend.hpp"
-#include "measure/flops.hpp"
+#include "compute/graph_work.hpp"
 
 #include <optional>
 
@@ -12,6 +12,6 @@ namespace flux2::cli {
 // up less than a hundredth of them are not timed but taken to be as fast as the rest. Nothing when
 // there are none, or none that the device can multiply or has memory for. `repacks`: matrices are
 // repacked into the layout that the CPU multiplies fastest, if it has one.
-std::optional<double> raw_seconds(const Backend& backend, const Work& work, bool repacks);
+std::optional<double> raw_seconds(const Backend& backend, const GraphWork& work, bool repacks);
 
 }  // namespace flux2::cli

@@ -564,6 +564,7 @@ typedef struct flux2_stage_memory {
     uint64_t host_weights;  // in RAM of our own
     uint64_t host_compute;  // buffers, work space, pictures and features
     uint64_t mapped;        // pages of the model files, which the system may drop
+    double seconds;         // forecast, without loading; 0: could not be measured
 } flux2_stage_memory;
 
 typedef struct flux2_memory_plan {
@@ -575,6 +576,7 @@ typedef struct flux2_memory_plan {
     uint64_t host_peak;
     uint64_t mapped_peak;
     uint64_t n_pictures;  // in one pass
+    double seconds;       // of all stages; 0 when one of them could not be measured
 } flux2_memory_plan;
 
 FLUX2_API void flux2_memory_plan_init(flux2_memory_plan* plan, size_t size);
@@ -584,8 +586,10 @@ static inline flux2_memory_plan flux2_memory_plan_default(void) {
     return plan;
 }
 
-// Peak memory of a request, from its real graphs; loads no weights. Takes a plan as
-// flux2_memory_plan_default or flux2_memory_plan_free left it; on failure it stays so.
+// Peak memory of a request, from its real graphs, and how long it takes. For that a few blocks of
+// the networks are loaded and timed, in a second or two; the cache folder keeps the results. On a
+// GPU, parts that are loaded are freed first. Takes a plan as flux2_memory_plan_default or
+// flux2_memory_plan_free left it; on failure it stays so.
 FLUX2_API flux2_status flux2_plan(flux2_pipeline* pipeline, const flux2_request* request,
                                   flux2_memory_plan* plan);
 // The same for n pictures in one pass, or as many as there is room for.

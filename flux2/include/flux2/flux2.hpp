@@ -280,6 +280,7 @@ struct StageMemory {
     uint64_t host_weights = 0;  // in RAM, allocated
     uint64_t host_compute = 0;  // buffers, work space, pictures and features
     uint64_t mapped = 0;        // pages of the model files, which the system may drop
+    double seconds = 0;         // forecast, without loading; 0: could not be measured
 };
 
 struct MemoryPlan {
@@ -288,6 +289,7 @@ struct MemoryPlan {
     uint64_t device_peak = 0;
     uint64_t host_peak = 0;
     uint64_t mapped_peak = 0;
+    double seconds = 0;  // of all stages; 0 when one of them could not be measured
 };
 
 // Move-only.
@@ -317,8 +319,10 @@ class Pipeline {
     // Checks and limits are those of generate; the request's cancel flag is obeyed.
     FLUX2_API void encode_prompts(const Request& request, const std::vector<std::string>& prompts,
                                   const Progress& progress = {});
-    // Peak memory of a request, from its real graphs; loads no weights. n pictures in one pass, or
-    // as many as there is room for.
+    // Peak memory of a request, from its real graphs, and how long it takes: n pictures in one pass,
+    // or as many as there is room for. For the time a few blocks of the networks are loaded and
+    // timed, in a second or two; LoadOptions::cache_folder keeps the results. On a GPU, parts that
+    // are loaded are freed first.
     FLUX2_API MemoryPlan plan(const Request& request, int n = 1);
 
   private:

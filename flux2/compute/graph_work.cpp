@@ -1,11 +1,12 @@
-#include "measure/flops.hpp"
+#include "compute/graph_work.hpp"
 
 #include "compute/plain/feature_map_nodes.hpp"
+#include "compute/plain/put_node.hpp"
 #include "compute/plain/token_nodes.hpp"
 
 #include <optional>
 
-namespace flux2::cli {
+namespace flux2 {
 namespace {
 
 // w [k, m, ...], x [k, n, ...] -> [m, n, ...]
@@ -64,6 +65,22 @@ double attention_flops(const ggml_tensor* y) {
     return 2 * n_scores * static_cast<double>(q->ne[0] + v->ne[0]);
 }
 
+bool is_attention(const ggml_tensor& node) {
+    return node.op == GGML_OP_FLASH_ATTN_EXT || operation_of(&node) == &own::kAttention;
+}
+
+bool is_convolution(const ggml_tensor& node) {
+    return node.op == GGML_OP_CONV_2D || operation_of(&node) == &own::kConv;
+}
+
+double all_bytes(const ggml_tensor& node) {
+    auto bytes = static_cast<double>(ggml_nbytes(&node));
+    for (const ggml_tensor* source : node.src) {
+        bytes += source != nullptr ? static_cast<double>(ggml_nbytes(source)) : 0;
+    }
+    return bytes;
+}
+
 }  // namespace
 
 double MatMul::flops() const {
@@ -71,8 +88,8 @@ double MatMul::flops() const {
            static_cast<double>(n_batch);
 }
 
-Work work_of(const std::vector<const ggml_tensor*>& nodes) {
-    Work work;
+GraphWork work_of(const std::vector<const ggml_tensor*>& nodes) {
+    GraphWork work;
     const auto add = [&](const MatMul& mat_mul) {
         work.flops += mat_mul.flops();
         ++work.mat_muls[mat_mul];
@@ -102,4 +119,42 @@ Work work_of(const std::vector<const ggml_tensor*>& nodes) {
     return work;
 }
 
-}  // namespace flux2::cli
+bool computes(const ggml_tensor& node) {
+    return node.op != GGML_OP_NONE && node.op != GGML_OP_VIEW && node.op != GGML_OP_RESHAPE &&
+           node.op != GGML_OP_PERMUTE && node.op != GGML_OP_TRANSPOSE;
+}
+
+double bytes_touched(const ggml_tensor& node) {
+    if (node.op == GGML_OP_GET_ROWS) {
+        return 2 * static_cast<double>(ggml_nbytes(&node));  // not all of the table
+    }
+    if (operation_of(&node) == &own::kPut) {
+        return 2 * static_cast<double>(ggml_nbytes(own::put_part(&node)));
+    }
+    return all_bytes(node);
+}
+
+NodeWork work_of_node(const ggml_tensor& node) {
+    if (!computes(node)) {
+        return {};
+    }
+    const double flops = work_of({&node}).flops;
+    if (flops == 0) {
+        return {WorkKind::memory, bytes_touched(node)};
+    }
+    return {is_attention(node)     ? WorkKind::attention
+            : is_convolution(node) ? WorkKind::convolution
+                                   : WorkKind::linear,
+            flops};
+}
+
+WorkAmounts amounts_of(const std::vector<const ggml_tensor*>& nodes) {
+    WorkAmounts amounts = {};
+    for (const ggml_tensor* node : nodes) {
+        const NodeWork work = work_of_node(*node);
+        amounts[static_cast<size_t>(work.kind)] += work.amount;
+    }
+    return amounts;
+}
+
+}  // namespace flux2
