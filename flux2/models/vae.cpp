@@ -304,9 +304,10 @@ Vae::~Vae() = default;
 
 size_t Vae::max_nodes(int64_t w, int64_t h) const {
     constexpr int64_t kSlicesMargin = 64;
-    int64_t nodes = 2048 + 8 * (w * h / 1024 + kSlicesMargin);
+    constexpr int64_t kSlicePixels = 1024 * 8 * 8;  // of a slice of attention
+    int64_t nodes = 2048 + 8 * (w * h / kSlicePixels + kSlicesMargin);
     if (band_values() > 0) {
-        constexpr int64_t kNodesOfBand = 128;  // blocks go over it three or four times
+        constexpr int64_t kNodesOfBand = 96;  // blocks go over it three or four times
         const int64_t widest = widest_level(sizes_, weights().file());
         nodes += kNodesOfBand * (w * h * widest / band_values() + kSlicesMargin);
     }

@@ -81,8 +81,8 @@ void print_plan(const MemoryPlan& plan) {
 
 int plan(int argc, char** argv) {
     cxxopts::Options options("flux2 plan",
-                             "Tells what a picture would take in memory, and how long. The "
-                             "first time, blocks of the model\nare timed for a second or two; "
+                             "Tells what a picture would take in memory, and how long.\n"
+                             "The first time, blocks of the model are timed for some seconds;\n"
                              "--cache keeps the results.\n");
     add_model_options(options);
     add_generate_options(options);

@@ -319,10 +319,10 @@ class Pipeline {
     // Checks and limits are those of generate; the request's cancel flag is obeyed.
     FLUX2_API void encode_prompts(const Request& request, const std::vector<std::string>& prompts,
                                   const Progress& progress = {});
-    // Peak memory of a request, from its real graphs, and how long it takes: n pictures in one pass,
-    // or as many as there is room for. For the time a few blocks of the networks are loaded and
-    // timed, in a second or two; LoadOptions::cache_folder keeps the results. On a GPU, parts that
-    // are loaded are freed first.
+    // Peak memory of a request, from its real graphs, and how long it takes: n pictures in one
+    // pass, or as many as there is room for. For the time a few blocks of the networks are loaded
+    // and timed, in a second or two; LoadOptions::cache_folder keeps the results. On a GPU, parts
+    // that are loaded are freed first.
     FLUX2_API MemoryPlan plan(const Request& request, int n = 1);
 
   private:
