@@ -7,10 +7,9 @@
 #include "pipeline/denoise.hpp"
 #include "pipeline/encoded_images.hpp"
 #include "pipeline/features.hpp"
+#include "pipeline/job_memory.hpp"
 #include "pipeline/latents.hpp"
 #include "pipeline/loaded_model.hpp"
-#include "pipeline/machine_speed.hpp"
-#include "pipeline/memory_plan.hpp"
 #include "pipeline/model.hpp"
 #include "pipeline/preview.hpp"
 #include "pipeline/progress.hpp"
@@ -21,14 +20,12 @@
 #include "pipeline/sampler.hpp"
 #include "pipeline/size_warning.hpp"
 #include "pipeline/tensor_cache.hpp"
-#include "pipeline/time_forecast.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
 #include <iterator>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -54,15 +51,6 @@ class WorkTimer {
     Clock::time_point start_ = Clock::now();
 };
 
-const StageMemory& largest_stage(const MemoryPlan& plan) {
-    const auto total = [](const StageMemory& s) {
-        return s.device_weights + s.device_compute + s.host_weights + s.host_compute;
-    };
-    return *std::max_element(
-        plan.stages.begin(), plan.stages.end(),
-        [&](const StageMemory& a, const StageMemory& b) { return total(a) < total(b); });
-}
-
 void check_picture_count(const Request& request, int n) {
     check(n >= 1 && n <= Pipeline::kMostPictures, ErrorKind::bad_argument, n,
           " pictures cannot be made at a time; use 1 to ", Pipeline::kMostPictures);
@@ -77,15 +65,6 @@ void blend_each(const std::vector<KnownRegion>& known, HostTensor& x, float sigm
         known[i].blend(pictures.back(), sigma);
     }
     x = join_pictures(pictures);
-}
-
-DeviceInfo device_named(const std::string& name) {
-    for (const DeviceInfo& device : list_devices()) {
-        if (device.name == name) {
-            return device;
-        }
-    }
-    return {};
 }
 
 // Both show the same part of a scene only if they have the same shape.
@@ -111,7 +90,7 @@ struct Pipeline::Impl {
           loaded_model(model, options),
           features(model, loaded_model, cache),
           encoded_images(model, loaded_model, cache),
-          program_bytes(own_memory_bytes()) {}
+          memory(model, options, cache, loaded_model) {}
 
     LoadOptions options;
     Model model;
@@ -120,21 +99,14 @@ struct Pipeline::Impl {
     FeatureStore features;
     EncodedImages encoded_images;
     AdapterStore adapters;
-    uint64_t program_bytes;  // before anything is loaded
-    std::optional<MemoryPlanner> planner;
-    std::optional<MachineSpeed> machine_speed;
+    JobMemory memory;
     std::optional<HostTensor> preview_map;
     std::string told_reference_cost;  // in the last line about it
     std::string told_size;            // likewise
 
     Job resolve_job(const Request& request);
-    MemoryChoice choose_memory(const Job& job);
-    MemoryLimits memory_limits() const;
-    void check_memory(const Job& job);
     void tell_reference_cost(const Job& job);
     void tell_size(const Job& job);
-    MemoryPlan plan(const Job& job);
-    void limit_pictures(Job& job);
     std::vector<Result> generate_several(const Request& request, Job job, int n,
                                          const Reporter& reporter);
     std::vector<Result> generate(const Request& request, const Job& job, const Reporter& reporter);
@@ -157,86 +129,6 @@ Job Pipeline::Impl::resolve_job(const Request& request) {
     return job;
 }
 
-MemoryChoice Pipeline::Impl::choose_memory(const Job& job) {
-    if (!planner) {
-        planner.emplace(model, options, program_bytes);
-    }
-    return planner->choose(job, memory_limits());
-}
-
-// Device memory of our own parts counts as free, since they are freed when necessary.
-MemoryLimits Pipeline::Impl::memory_limits() const {
-    const uint64_t free =
-        device_named(loaded_model.device()).free_bytes + loaded_model.memory().device;
-    const uint64_t ram = available_ram_bytes();
-    return {.device = options.max_device_bytes > 0 ? options.max_device_bytes
-                                                   : usable_bytes(free, loaded_model.abilities()),
-            .host = device_named("CPU").total_bytes,
-            .free_host =
-                ram > 0 ? ram + loaded_model.memory().host : std::numeric_limits<uint64_t>::max()};
-}
-
-// Decides where parts are placed and whether they stay loaded; refuses jobs that do not fit.
-void Pipeline::Impl::check_memory(const Job& job) {
-    const MemoryChoice choice = choose_memory(job);
-    const MemoryPlan& plan = choice.plan;
-    const StageMemory& largest = largest_stage(plan);
-    const auto would_need = [&] {
-        return concat(" it would need ", gigabytes(std::max(plan.host_peak, plan.device_peak)),
-                      " (", largest.stage, ")");
-    };
-    check(job.width <= kMaxSide && job.height <= kMaxSide, ErrorKind::bad_argument, "a picture of ",
-          job.width, "x", job.height, " is over the limit of ", kMaxSide, " pixels a side;",
-          would_need());
-    check(job.references.size() <= kMaxReferences, ErrorKind::bad_argument, job.references.size(),
-          " references are over the limit of ", kMaxReferences, ";", would_need());
-    const uint64_t ram = memory_limits().host;
-    check(plan.host_peak <= ram, ErrorKind::out_of_memory, "a picture of ", job.width, "x",
-          job.height, " does not fit:", would_need(), " and this machine has ", gigabytes(ram),
-          "; make it smaller");
-    if (loaded_model.keeps_loaded() && !choice.keep_loaded) {
-        log(LogLevel::info, choice.why_in_turn);
-    }
-    loaded_model.set_keeps_loaded(choice.keep_loaded);
-    if (choice.maps != loaded_model.map_memories() && choice.maps.decode != MapMemory::whole) {
-        log(LogLevel::info,
-            "pictures of this size are decoded some rows at a time, to save memory");
-    }
-    loaded_model.set_map_memories(choice.maps);
-    for (const Part part : kAllParts) {
-        const Placement chosen = choice.placement[static_cast<size_t>(part)];
-        if (chosen != loaded_model.placement(part)) {
-            loaded_model.set_placement(part, chosen);
-            log(LogLevel::info,
-                concat("the ", to_string(part), " is ",
-                       chosen == Placement::unpacked   ? "held in BF16 on "
-                       : chosen == Placement::device   ? "held on "
-                       : chosen == Placement::streamed ? "streamed from RAM to "
-                                                       : "run on the CPU, as it does not fit ",
-                       loaded_model.device()));
-        }
-    }
-}
-
-// Takes fewer pictures at a time when all would make the transformer slower or exceed the RAM.
-void Pipeline::Impl::limit_pictures(Job& job) {
-    const int wanted = job.n_pictures;
-    const auto transformer = static_cast<size_t>(Part::transformer);
-    job.n_pictures = 1;
-    const Placement best = choose_memory(job).placement[transformer];
-    const uint64_t ram = memory_limits().host;
-    for (job.n_pictures = wanted; job.n_pictures > 1; --job.n_pictures) {
-        const MemoryChoice choice = choose_memory(job);
-        if (choice.placement[transformer] == best && choice.plan.host_peak <= ram) {
-            break;
-        }
-    }
-    if (job.n_pictures < wanted) {
-        log(LogLevel::warning, concat("there is memory for ", job.n_pictures, " of ", wanted,
-                                      " pictures at a time: they are made in several passes"));
-    }
-}
-
 // Once for pictures alike.
 void Pipeline::Impl::tell_reference_cost(const Job& job) {
     const std::string line = reference_cost_line(job, model);
@@ -252,20 +144,6 @@ void Pipeline::Impl::tell_size(const Job& job) {
         log(LogLevel::warning, line);
     }
     told_size = line;
-}
-
-MemoryPlan Pipeline::Impl::plan(const Job& job) {
-    MemoryChoice choice = choose_memory(job);
-    if (!machine_speed) {
-        machine_speed.emplace(model, options, cache);
-    }
-    forecast(choice.plan, planner->computations(job, choice), *machine_speed, [&] {
-        if (loaded_model.device() != "CPU") {
-            loaded_model.free_all();
-        }
-    });
-    return_unused_memory();
-    return choice.plan;
 }
 
 // Returns whether the text encoder was needed.
@@ -529,7 +407,7 @@ std::vector<Result> Pipeline::Impl::generate_several(const Request& request, Job
                                                      const Reporter& reporter) {
     job.n_pictures = n;
     if (n > 1) {
-        limit_pictures(job);
+        memory.limit_pictures(job);
     }
     const int at_once = job.n_pictures;
     tell_size(job);
@@ -538,7 +416,7 @@ std::vector<Result> Pipeline::Impl::generate_several(const Request& request, Job
     std::vector<Result> results;
     for (int done = 0; done < n; done += job.n_pictures) {
         job.n_pictures = std::min(at_once, n - done);
-        check_memory(job);
+        memory.prepare(job);
         std::vector<Result> made = generate(request, job, reporter);
         std::move(made.begin(), made.end(), std::back_inserter(results));
         job.seed += static_cast<uint64_t>(job.n_pictures);
@@ -585,7 +463,7 @@ void Pipeline::encode_prompts(const Request& request, const std::vector<std::str
     const Reporter reporter(request, progress);
     reporter.check_cancel();
     const Job job = impl_->resolve_job(request);
-    impl_->check_memory(job);
+    impl_->memory.prepare(job);
     if (job.features) {
         return;
     }
@@ -610,10 +488,10 @@ MemoryPlan Pipeline::plan(const Request& request, int n) {
     Job job = impl_->resolve_job(request);
     job.n_pictures = n;
     if (n > 1) {
-        impl_->limit_pictures(job);
+        impl_->memory.limit_pictures(job);
     }
     impl_->tell_size(job);
-    MemoryPlan plan = impl_->plan(job);
+    MemoryPlan plan = impl_->memory.plan(job);
     plan.n_pictures = job.n_pictures;
     return plan;
 }

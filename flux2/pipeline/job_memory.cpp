@@ -1,0 +1,138 @@
+#include "pipeline/job_memory.hpp"
+
+#include "base/check.hpp"
+#include "base/image_limits.hpp"
+#include "base/log.hpp"
+#include "base/system.hpp"
+#include "pipeline/time_forecast.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+namespace flux2 {
+namespace {
+
+const StageMemory& largest_stage(const MemoryPlan& plan) {
+    const auto total = [](const StageMemory& s) {
+        return s.device_weights + s.device_compute + s.host_weights + s.host_compute;
+    };
+    return *std::max_element(
+        plan.stages.begin(), plan.stages.end(),
+        [&](const StageMemory& a, const StageMemory& b) { return total(a) < total(b); });
+}
+
+DeviceInfo device_named(const std::string& name) {
+    for (const DeviceInfo& device : list_devices()) {
+        if (device.name == name) {
+            return device;
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+JobMemory::JobMemory(const Model& model, const LoadOptions& options, const TensorCache& cache,
+                     LoadedModel& loaded_model)
+    : model_(model),
+      options_(options),
+      cache_(cache),
+      loaded_model_(loaded_model),
+      program_bytes_(own_memory_bytes()) {}
+
+// Device memory of our own parts counts as free, since they are freed when necessary.
+MemoryLimits JobMemory::limits() const {
+    const uint64_t free =
+        device_named(loaded_model_.device()).free_bytes + loaded_model_.memory().device;
+    const uint64_t ram = available_ram_bytes();
+    return {.device = options_.max_device_bytes > 0 ? options_.max_device_bytes
+                                                    : usable_bytes(free, loaded_model_.abilities()),
+            .host = device_named("CPU").total_bytes,
+            .free_host =
+                ram > 0 ? ram + loaded_model_.memory().host : std::numeric_limits<uint64_t>::max()};
+}
+
+MemoryChoice JobMemory::choose(const Job& job) {
+    if (!planner_) {
+        planner_.emplace(model_, options_, program_bytes_);
+    }
+    return planner_->choose(job, limits());
+}
+
+void JobMemory::check_fits(const Job& job, const MemoryPlan& plan) const {
+    const auto would_need = [&] {
+        return concat(" it would need ", gigabytes(std::max(plan.host_peak, plan.device_peak)),
+                      " (", largest_stage(plan).stage, ")");
+    };
+    check(job.width <= kMaxSide && job.height <= kMaxSide, ErrorKind::bad_argument, "a picture of ",
+          job.width, "x", job.height, " is over the limit of ", kMaxSide, " pixels a side;",
+          would_need());
+    check(job.references.size() <= kMaxReferences, ErrorKind::bad_argument, job.references.size(),
+          " references are over the limit of ", kMaxReferences, ";", would_need());
+    const uint64_t ram = limits().host;
+    check(plan.host_peak <= ram, ErrorKind::out_of_memory, "a picture of ", job.width, "x",
+          job.height, " does not fit:", would_need(), " and this machine has ", gigabytes(ram),
+          "; make it smaller");
+}
+
+void JobMemory::prepare(const Job& job) {
+    const MemoryChoice choice = choose(job);
+    check_fits(job, choice.plan);
+    if (loaded_model_.keeps_loaded() && !choice.keep_loaded) {
+        log(LogLevel::info, choice.why_in_turn);
+    }
+    loaded_model_.set_keeps_loaded(choice.keep_loaded);
+    if (choice.maps != loaded_model_.map_memories() && choice.maps.decode != MapMemory::whole) {
+        log(LogLevel::info,
+            "pictures of this size are decoded some rows at a time, to save memory");
+    }
+    loaded_model_.set_map_memories(choice.maps);
+    for (const Part part : kAllParts) {
+        const Placement chosen = choice.placement[static_cast<size_t>(part)];
+        if (chosen != loaded_model_.placement(part)) {
+            loaded_model_.set_placement(part, chosen);
+            log(LogLevel::info,
+                concat("the ", to_string(part), " is ",
+                       chosen == Placement::unpacked   ? "held in BF16 on "
+                       : chosen == Placement::device   ? "held on "
+                       : chosen == Placement::streamed ? "streamed from RAM to "
+                                                       : "run on the CPU, as it does not fit ",
+                       loaded_model_.device()));
+        }
+    }
+}
+
+void JobMemory::limit_pictures(Job& job) {
+    const int wanted = job.n_pictures;
+    const auto transformer = static_cast<size_t>(Part::transformer);
+    job.n_pictures = 1;
+    const Placement best = choose(job).placement[transformer];
+    const uint64_t ram = limits().host;
+    for (job.n_pictures = wanted; job.n_pictures > 1; --job.n_pictures) {
+        const MemoryChoice choice = choose(job);
+        if (choice.placement[transformer] == best && choice.plan.host_peak <= ram) {
+            break;
+        }
+    }
+    if (job.n_pictures < wanted) {
+        log(LogLevel::warning, concat("there is memory for ", job.n_pictures, " of ", wanted,
+                                      " pictures at a time: they are made in several passes"));
+    }
+}
+
+MemoryPlan JobMemory::plan(const Job& job) {
+    MemoryChoice choice = choose(job);
+    if (!machine_speed_) {
+        machine_speed_.emplace(model_, options_, cache_);
+    }
+    forecast(choice.plan, planner_->computations(job, choice), *machine_speed_, [&] {
+        if (loaded_model_.device() != "CPU") {
+            loaded_model_.free_all();
+        }
+    });
+    return_unused_memory();
+    return choice.plan;
+}
+
+}  // namespace flux2
