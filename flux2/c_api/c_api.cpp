@@ -419,12 +419,14 @@ flux2_status flux2_generate_several(flux2_pipeline* pipeline, const flux2_reques
         }
         check(given.prompt != nullptr || given.embeds_file != nullptr, ErrorKind::bad_argument,
               "flux2_request.prompt is a null pointer; say what the picture shows");
-        const std::vector<flux2::Result> made =
-            pipeline->pipeline.generate_several(to_request(given), n_pictures, to_progress(given));
-        for (size_t i = 0; i < n; ++i) {
-            const flux2_result full = to_c(made[i], size);
-            std::memcpy(static_cast<void*>(result(i)), &full, size);
-        }
+        size_t n_made = 0;
+        const auto keep = [&](const flux2::Result& made) {
+            const flux2_result full = to_c(made, size);
+            std::memcpy(static_cast<void*>(result(n_made)), &full, size);
+            ++n_made;
+        };
+        pipeline->pipeline.generate_several(to_request(given), n_pictures, keep,
+                                            to_progress(given));
     });
 }
 

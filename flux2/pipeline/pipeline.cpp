@@ -25,7 +25,6 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
-#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -107,9 +106,10 @@ struct Pipeline::Impl {
     Job resolve_job(const Request& request);
     void tell_reference_cost(const Job& job);
     void tell_size(const Job& job);
-    std::vector<Result> generate_several(const Request& request, Job job, int n,
-                                         const Reporter& reporter);
-    std::vector<Result> generate(const Request& request, const Job& job, const Reporter& reporter);
+    void generate_several(const Request& request, Job job, int n, const OnPicture& on_picture,
+                          const Reporter& reporter);
+    void generate(const Request& request, const Job& job, const OnPicture& on_picture,
+                  const Reporter& reporter);
     bool prepare_features(const std::vector<PromptKey>& prompts, const Reporter& reporter);
     Conditioning condition(const Job& job, const FittedImages& images, Result& result,
                            const Reporter& reporter);
@@ -316,8 +316,8 @@ Image Pipeline::Impl::decode(const Job& job, const HostTensor& tokens, const Rep
 
 // The pictures of a job, in one pass. The figures of the pass are in the first result; the time of
 // the loop is shared among all.
-std::vector<Result> Pipeline::Impl::generate(const Request& request, const Job& job,
-                                             const Reporter& reporter) {
+void Pipeline::Impl::generate(const Request& request, const Job& job, const OnPicture& on_picture,
+                              const Reporter& reporter) {
     Result result;
     result.prompt = job.prompt;
     result.seed = job.seed;
@@ -376,52 +376,52 @@ std::vector<Result> Pipeline::Impl::generate(const Request& request, const Job& 
     note_memory(result);
 
     // 4. Pixels.
-    std::vector<Result> results(static_cast<size_t>(job.n_pictures), result);
-    for (size_t i = 0; i < results.size(); ++i) {
-        Result& picture = results[i];
-        picture.seed = job.seed + i;
+    for (int i = 0; i < job.n_pictures; ++i) {
+        Result picture = result;
+        picture.seed = job.seed + static_cast<uint64_t>(i);
         picture.timings = i == 0 ? result.timings : Timings{};
         picture.timings.denoise = result.timings.denoise / job.n_pictures;
         if (i > 0) {
             picture.references_cached += std::exchange(picture.references_encoded, 0);
         }
         const WorkTimer decoding(loaded_model);
-        picture.image = decode(job, picture_of(tokens, static_cast<int64_t>(i)), reporter);
+        picture.image = decode(job, picture_of(tokens, i), reporter);
         if (job.edit) {
             picture.image = job.edit->finish(request.init->image, picture.image);
         } else if (job.keep_colours) {
             keep_colours_of(images.init ? *images.init : images.references.front(), picture.image);
         }
         picture.timings.decode = decoding.seconds();
+        if (i == 0) {
+            picture.timings.load = loaded_model.load_seconds() - load_seconds_before;
+        }
         note_memory(picture);
+        on_picture(std::move(picture));
     }
-    results.front().timings.load = loaded_model.load_seconds() - load_seconds_before;
     if (!loaded_model.keeps_loaded()) {
         loaded_model.free_all();
     }
     return_unused_memory();  // the heaps of threads keep freed memory
-    return results;
 }
 
-std::vector<Result> Pipeline::Impl::generate_several(const Request& request, Job job, int n,
-                                                     const Reporter& reporter) {
+void Pipeline::Impl::generate_several(const Request& request, Job job, int n,
+                                      const OnPicture& on_picture, const Reporter& reporter) {
     job.n_pictures = n;
     if (n > 1) {
         memory.limit_pictures(job);
     }
     const int at_once = job.n_pictures;
-    tell_size(job);
-    tell_reference_cost(job);
-    loaded_model.set_adapters(job.adapters);
-    std::vector<Result> results;
     for (int done = 0; done < n; done += job.n_pictures) {
         job.n_pictures = std::min(at_once, n - done);
         memory.prepare(job);
-        std::vector<Result> made = generate(request, job, reporter);
-        std::move(made.begin(), made.end(), std::back_inserter(results));
+        if (done == 0) {
+            tell_size(job);
+            tell_reference_cost(job);
+            loaded_model.set_adapters(job.adapters);
+        }
+        generate(request, job, on_picture, reporter);
         job.seed += static_cast<uint64_t>(job.n_pictures);
     }
-    return results;
 }
 
 Pipeline::Pipeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -445,17 +445,20 @@ const std::string& Pipeline::device() const {
 }
 
 Result Pipeline::generate(const Request& request, const Progress& progress) {
-    return std::move(generate_several(request, 1, progress).front());
+    Result made;
+    generate_several(
+        request, 1, [&](Result result) { made = std::move(result); }, progress);
+    return made;
 }
 
-std::vector<Result> Pipeline::generate_several(const Request& request, int n,
-                                               const Progress& progress) {
+void Pipeline::generate_several(const Request& request, int n, const OnPicture& on_picture,
+                                const Progress& progress) {
     check_picture_count(request, n);
     const Reporter reporter(request, progress);
     reporter.check_cancel();
     const Job job = impl_->resolve_job(request);
     const CancelWatch cancel(impl_->loaded_model, request);
-    return impl_->generate_several(request, job, n, reporter);
+    impl_->generate_several(request, job, n, on_picture, reporter);
 }
 
 void Pipeline::encode_prompts(const Request& request, const std::vector<std::string>& prompts,

@@ -143,8 +143,9 @@ TEST_CASE("a new reference is encoded beside one that was encoded before") {
 
 TEST_CASE("pictures made in one pass count their references as encoded once") {
     const SmallModel small;
-    const std::vector<Result> made =
-        small.load().generate_several(with_references({picture(64, 64, 10)}), 2);
+    std::vector<Result> made;
+    small.load().generate_several(with_references({picture(64, 64, 10)}), 2,
+                                  [&](Result result) { made.push_back(std::move(result)); });
     REQUIRE(made.size() == 2);
     CHECK(made[0].references_encoded == 1);
     CHECK(made[0].references_cached == 0);

@@ -5,7 +5,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <utility>
+#include <vector>
 
 namespace flux2 {
 namespace {
@@ -30,6 +33,13 @@ Request small_request() {
     return request;
 }
 
+std::vector<Result> make_several(Pipeline& pipeline, const Request& request, int n) {
+    std::vector<Result> results;
+    pipeline.generate_several(request, n,
+                              [&](Result result) { results.push_back(std::move(result)); });
+    return results;
+}
+
 // Sums in another order may round a value to the next one.
 int largest_difference(const Image& a, const Image& b) {
     REQUIRE(a.rgb.size() == b.rgb.size());
@@ -43,7 +53,7 @@ int largest_difference(const Image& a, const Image& b) {
 void check_as_one_at_a_time(const std::string& variant, Request request) {
     CAPTURE(variant);
     Pipeline pipeline = load(variant);
-    const std::vector<Result> several = pipeline.generate_several(request, 3);
+    const std::vector<Result> several = make_several(pipeline, request, 3);
     REQUIRE(several.size() == 3);
     CHECK(largest_difference(several[0].image, several[1].image) > 8);
     for (const Result& result : several) {
@@ -83,7 +93,7 @@ TEST_CASE("a masked edit of one pass keeps what is known in every picture") {
     request.inpaint.emplace();
     request.inpaint->mask = mask;
     Pipeline pipeline = load("klein");
-    for (const Result& result : pipeline.generate_several(request, 2)) {
+    for (const Result& result : make_several(pipeline, request, 2)) {
         const auto last_row = static_cast<std::ptrdiff_t>(source.width) * 3;
         CHECK(std::equal(source.rgb.end() - last_row, source.rgb.end(),
                          result.image.rgb.end() - last_row));
@@ -103,7 +113,8 @@ TEST_CASE("previews show the pictures of a pass side by side, and progress ends 
         return true;
     });
     int wide = 0;
-    pipeline.generate_several(request, 3, [&](const Step& step) {
+    const auto ignore_picture = [](const Result&) {};
+    pipeline.generate_several(request, 3, ignore_picture, [&](const Step& step) {
         wide = step.preview != nullptr ? step.preview->width : wide;
         share = step.stage == Stage::denoise ? step.share : share;
         return true;
@@ -111,6 +122,26 @@ TEST_CASE("previews show the pictures of a pass side by side, and progress ends 
     CHECK(width > 0);
     CHECK(wide == 3 * width);
     CHECK(share == doctest::Approx(1.0));
+}
+
+TEST_CASE("pictures that are finished are handed over before a later one is cancelled") {
+    Pipeline pipeline = load("klein");
+    Request request = small_request();
+    std::atomic<bool> cancel = false;
+    request.cancel = &cancel;
+    std::vector<Result> kept;
+    const auto error = test::error_of([&] {
+        pipeline.generate_several(request, 3, [&](Result result) {
+            kept.push_back(std::move(result));
+            cancel = kept.size() == 2;
+        });
+    });
+    CHECK(error.kind == ErrorKind::cancelled);
+    REQUIRE(kept.size() == 2);
+    CHECK(kept[1].seed == 8);
+    request.cancel = nullptr;
+    request.seed = 8;
+    CHECK(largest_difference(pipeline.generate(request).image, kept[1].image) <= 1);
 }
 
 TEST_CASE("the plan counts the pictures of a pass") {
@@ -134,12 +165,12 @@ TEST_CASE("numbers out of range and the noise of a file are refused") {
     Pipeline pipeline = load("klein");
     Request request = small_request();
     for (const int n : {0, -1, 65}) {
-        const auto error = test::error_of([&] { pipeline.generate_several(request, n); });
+        const auto error = test::error_of([&] { make_several(pipeline, request, n); });
         CHECK(error.kind == ErrorKind::bad_argument);
         CHECK(error.mentions("use 1 to 64"));
     }
     request.noise_file = "noise.safetensors";
-    const auto error = test::error_of([&] { pipeline.generate_several(request, 2); });
+    const auto error = test::error_of([&] { make_several(pipeline, request, 2); });
     CHECK(error.kind == ErrorKind::bad_argument);
     CHECK(error.mentions("one picture"));
 }

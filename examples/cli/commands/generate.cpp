@@ -307,8 +307,8 @@ size_t PictureMaker::encode_ahead(const Request& request, std::span<const Adapte
     return texts.size();
 }
 
-std::vector<fs::path> PictureMaker::draw_batch(const GenerateOptions& o, Request request, int n,
-                                               const std::string& count) {
+std::vector<fs::path> PictureMaker::draw_batch(const GenerateOptions& o, const Request& request,
+                                               int n, const std::string& count) {
     const auto show = [&](const Step& step) {
         display_.step(step, count);
         if (step.preview != nullptr && !o.preview.empty()) {
@@ -317,10 +317,12 @@ std::vector<fs::path> PictureMaker::draw_batch(const GenerateOptions& o, Request
         return true;
     };
     std::vector<fs::path> files;
-    for (const Result& result : pipeline_.generate_several(request, n, show)) {
-        request.seed = result.seed;
-        files.push_back(keep(o, request, result));
-    }
+    const auto keep_picture = [&](const Result& result) {
+        Request made = request;
+        made.seed = result.seed;
+        files.push_back(keep(o, made, result));
+    };
+    pipeline_.generate_several(request, n, keep_picture, show);
     return files;
 }
 

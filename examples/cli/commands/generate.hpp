@@ -31,8 +31,9 @@ class PictureMaker {
 
   private:
     size_t encode_ahead(const Request& request, std::span<const AdaptedPrompt> prompts);
-    std::vector<std::filesystem::path> draw_batch(const GenerateOptions& options, Request request,
-                                                  int n, const std::string& count);
+    std::vector<std::filesystem::path> draw_batch(const GenerateOptions& options,
+                                                  const Request& request, int n,
+                                                  const std::string& count);
     std::filesystem::path keep(const GenerateOptions& options, const Request& request,
                                const Result& result);
     std::filesystem::path save(const Result& result, const std::vector<ImageText>& texts);

@@ -541,7 +541,8 @@ FLUX2_API void flux2_result_free(flux2_result* result);
 
 // Pictures with n seeds, counted up from the request's, in passes of as many as the memory has room
 // for; a preview shows those of a pass side by side. `results` are n as flux2_generate takes one,
-// all of the same size; on failure they stay so. 1 <= n <= 64.
+// all of the same size. On failure those made until then are there, and the others stay as they
+// were, with image.rgb null. 1 <= n <= 64.
 FLUX2_API flux2_status flux2_generate_several(flux2_pipeline* pipeline,
                                               const flux2_request* request, size_t n,
                                               flux2_result* results);

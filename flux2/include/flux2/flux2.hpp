@@ -270,6 +270,9 @@ struct Result {
     uint64_t device_peak = 0, host_peak = 0;
 };
 
+// Takes a finished picture, on the thread that generates.
+using OnPicture = std::function<void(Result)>;
+
 // ---- Memory ----
 
 struct StageMemory {
@@ -309,11 +312,12 @@ class Pipeline {
     // Throws bad_argument for a request that cannot work, before anything large is loaded.
     FLUX2_API Result generate(const Request& request, const Progress& progress = {});
     // Pictures with n seeds, counted up from the request's, in passes of as many as the memory has
-    // room for; a line tells when these are fewer. In the order of the seeds; a preview shows those
-    // of a pass side by side. 1 <= n <= kMostPictures.
+    // room for; a line tells when these are fewer. Each is handed over when it is ready, in the
+    // order of the seeds; what on_picture throws ends the call. A preview shows those of a pass
+    // side by side. 1 <= n <= kMostPictures.
     static constexpr int kMostPictures = 64;
-    FLUX2_API std::vector<Result> generate_several(const Request& request, int n,
-                                                   const Progress& progress = {});
+    FLUX2_API void generate_several(const Request& request, int n, const OnPicture& on_picture,
+                                    const Progress& progress = {});
     // Encodes the prompts of later requests that are otherwise equal to this one, so that the text
     // encoder is loaded once for many pictures; the features of eight prompts are held in memory.
     // Checks and limits are those of generate; the request's cancel flag is obeyed.
