@@ -37,8 +37,9 @@ bool Autoencoder::can_use(MapMemory memory) const {
 }
 
 void Autoencoder::set_map_memory(MapMemory memory, int64_t band_values) {
-    check(can_use(memory), ErrorKind::internal, "feature maps cannot be computed in bands on ",
-          backend_.name());
+    if (!can_use(memory)) {
+        memory = MapMemory::whole;
+    }
     const bool in_bands = memory != MapMemory::whole;
     const int64_t values = in_bands ? band_values : 0;
     if (map_memory_ == memory && form_.band_values == values) {

@@ -48,8 +48,8 @@ class Autoencoder {
 
     // Only `whole` where graphs consist of ggml's operations alone.
     bool can_use(MapMemory memory) const;
-    // From the next picture on; at first `whole`. Bands have so many values; maps of a few bands
-    // are computed as a whole.
+    // From the next picture on; at first `whole`, which stays where the memory given cannot be
+    // used. Bands have so many values; maps of a few bands are computed as a whole.
     static constexpr int64_t kBandValues = int64_t{1} << 24;
     void set_map_memory(MapMemory memory, int64_t band_values = kBandValues);
 

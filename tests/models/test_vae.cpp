@@ -223,15 +223,20 @@ TEST_CASE("pictures and latents of impossible sizes are refused") {
     CHECK(error_of([&] { vae.decode(HostTensor({2, 2, 64, 1})); }).kind == ErrorKind::bad_argument);
 }
 
-TEST_CASE("decoding 1024x1024 with the full-size autoencoder takes at most 2.5 GB") {
-    // Memory grows with the area, so a small picture tells: 64x64 is a 256th of it. Beyond the
-    // pictures only slices of attention and rounding to blocks take room.
-    const TemporaryFolder folder;
+// The full-size autoencoder, of zeros.
+Checkpoint full_size_checkpoint(const TemporaryFolder& folder) {
     const VaeSizes sizes{.latent_channels = 32,
                          .encoder_widths = {128, 256, 512, 512},
                          .decoder_widths = {128, 256, 512, 512}};
     write_file(folder / "vae.safetensors", safetensors_of(zeros_of(sizes)));
-    const Checkpoint checkpoint = Checkpoint::open(folder / "vae.safetensors");
+    return Checkpoint::open(folder / "vae.safetensors");
+}
+
+TEST_CASE("decoding 1024x1024 with the full-size autoencoder takes at most 2.5 GB") {
+    // Memory grows with the area, so a small picture tells: 64x64 is a 256th of it. Beyond the
+    // pictures only slices of attention and rounding to blocks take room.
+    const TemporaryFolder folder;
+    const Checkpoint checkpoint = full_size_checkpoint(folder);
     for (const bool stock : {true, false}) {
         Backend backend("CPU", 0, BackendUse::measure);
         if (stock) {
@@ -288,13 +293,23 @@ TEST_CASE("pictures computed in bands equal those computed as a whole, in less m
     CHECK(difference(decoded, vae.decode(latents)) == 0);
 }
 
+TEST_CASE("where only ggml's operations are used, maps stay whole") {
+    const TemporaryFolder folder;
+    write_file(folder / "vae.safetensors",
+               safetensors_of(small_decoder().under([](const std::string& name) { return name; })));
+    const Checkpoint checkpoint = Checkpoint::open(folder / "vae.safetensors");
+    Backend backend("CPU");
+    backend.use_stock_operations();
+    Vae vae(backend, read_vae_sizes(checkpoint), checkpoint, {.type = TensorType::f32});
+    const HostTensor latents = some_picture(3, 5, 128, 1.5f);
+    const HostTensor decoded = vae.decode(latents);
+    vae.set_map_memory(MapMemory::all_in_bands);
+    CHECK(difference(decoded, vae.decode(latents)) == 0);
+}
+
 TEST_CASE("in bands the full-size autoencoder needs a fraction of the memory, also at 4096x4096") {
     const TemporaryFolder folder;
-    const VaeSizes sizes{.latent_channels = 32,
-                         .encoder_widths = {128, 256, 512, 512},
-                         .decoder_widths = {128, 256, 512, 512}};
-    write_file(folder / "vae.safetensors", safetensors_of(zeros_of(sizes)));
-    const Checkpoint checkpoint = Checkpoint::open(folder / "vae.safetensors");
+    const Checkpoint checkpoint = full_size_checkpoint(folder);
     const Backend backend("CPU", 0, BackendUse::measure);
     Vae vae(backend, read_vae_sizes(checkpoint), checkpoint, {});
     const auto gigabytes = [&](int64_t side, MapMemory memory, bool decodes) {
