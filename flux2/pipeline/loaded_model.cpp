@@ -20,15 +20,6 @@ bool must_reload(Network* network, const std::shared_ptr<const AdapterSet>& befo
            !network->try_set_adapters(after);
 }
 
-std::string description_of(const std::string& device) {
-    for (const DeviceInfo& info : list_devices()) {
-        if (info.name == device) {
-            return info.description;
-        }
-    }
-    return "";
-}
-
 }  // namespace
 
 WeightOptions weight_options(const LoadOptions& options, Placement placement,
@@ -202,7 +193,7 @@ HostTensor LoadedModel::decode_preview(const HostTensor& latents) {
 
 std::string LoadedModel::compute_facts(Part part) {
     const Backend& used = backend(part);
-    return concat("on ", used.name(), " ", description_of(used.name()), "\noperations ",
+    return concat("on ", used.name(), " ", used.description(), "\noperations ",
                   static_cast<int>(used.operations()), "\ntype ", options_.type, "\nplacement ",
                   static_cast<int>(placement(part)), "\n");
 }
