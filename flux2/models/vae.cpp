@@ -151,7 +151,7 @@ BandedMap resnet(Graph& g, const Resnet& w, const BandedMap& x, MapMemory memory
     const BandedMap skip = widens ? conv(g, w.shortcut, x) : x;
     replace(g, result, group_norm_silu(g, w.norm2, hidden), /*around=*/1,
             [&](const FeatureMap& h, const Rows& rows) {
-                return conv_add(g, w.conv2, h, skip.rows(rows), result.values());
+                return conv_add(g, w.conv2, h, skip.rows(rows), result.precision());
             });
     return result;
 }

@@ -217,6 +217,17 @@ void add_token_cases(std::vector<Case>& cases) {
                          },
                          Operations::stock, /*with_spare=*/true});
     }
+    // As after attention with several pictures: activations of each, then a matrix for all.
+    cases.push_back({"join_columns, linear", "three parts",
+                     [](Trial& t) {
+                         const ggml_type type = t.graph().form().activations;
+                         const std::array parts = {t.input({64, 5, 1, 1}, 1, type),
+                                                   t.input({64, 1, 1, 1}, 1, type),
+                                                   t.input({64, 9, 1, 1}, 1, type)};
+                         ggml_tensor* w = t.matrix_with_pair(64, 48, 16);
+                         return linear(t.graph(), w, join_columns(t.graph(), parts));
+                     },
+                     Operations::stock, /*with_spare=*/true});
     cases.push_back({"linear", "part of each row", [](Trial& t) {
                          ggml_tensor* w = t.input({64, 48, 1, 1}, 0.05f, GGML_TYPE_BF16);
                          ggml_tensor* y = linear(t.graph(), w, t.input({64, 5, 1, 1}));
@@ -414,7 +425,7 @@ FeatureMap banded_block(Trial& t, const FeatureMap& x, bool keeps, bool from_who
     hidden = keeps ? kept(g, hidden) : hidden;
     replace(g, result, group_norm_silu(g, norm2, hidden), 1,
             [&](const FeatureMap& h, const Rows& rows) {
-                return conv_add(g, conv2, h, result.rows(rows), result.values());
+                return conv_add(g, conv2, h, result.rows(rows), result.precision());
             });
     return result.whole();
 }

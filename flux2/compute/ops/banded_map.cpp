@@ -98,9 +98,9 @@ bool BandedMap::is_kept() const {
     return !state_->compute;
 }
 
-FeatureMap BandedMap::rows(const Rows& rows, Values values) const {
+FeatureMap BandedMap::rows(const Rows& rows, MapPrecision precision) const {
     return is_kept() ? part_of(state_->g, whole(), rows.first, rows.n)
-                     : state_->compute(rows, values);
+                     : state_->compute(rows, precision);
 }
 
 FeatureMap BandedMap::rows_around(const Rows& wanted, int64_t around) const {
@@ -113,9 +113,9 @@ FeatureMap BandedMap::without_around(const FeatureMap& result, const Rows& wante
                    wanted.n);
 }
 
-Values BandedMap::values() const {
+MapPrecision BandedMap::precision() const {
     const ggml_tensor* map = state_->tensor;
-    return map != nullptr && map->type == GGML_TYPE_F32 ? Values::f32 : Values::compact;
+    return map != nullptr && map->type == GGML_TYPE_F32 ? MapPrecision::f32 : MapPrecision::compact;
 }
 
 void BandedMap::put(const FeatureMap& from, const Rows& rows) {
@@ -136,60 +136,62 @@ BandedMap kept(Graph& g, const BandedMap& x) {
     }
     BandedMap result(g, x.size());
     for (const Rows& rows : bands_of(g, x.size())) {
-        result.put(x.rows(rows, Values::compact), rows);
+        result.put(x.rows(rows, MapPrecision::compact), rows);
     }
     return result;
 }
 
 BandedMap conv(Graph& g, const Conv& w, const BandedMap& x) {
-    return {g, {n_out(w), x.size().w, x.size().h}, [&g, w, x](const Rows& rows, Values values) {
+    return {g,
+            {n_out(w), x.size().w, x.size().h},
+            [&g, w, x](const Rows& rows, MapPrecision precision) {
                 const int64_t around = reach_of(w);
-                return x.without_around(conv(g, w, x.rows_around(rows, around), values), rows,
+                return x.without_around(conv(g, w, x.rows_around(rows, around), precision), rows,
                                         around);
             }};
 }
 
 BandedMap conv_up(Graph& g, const Conv& w, const BandedMap& x) {
     const MapSize size = {n_out(w), 2 * x.size().w, 2 * x.size().h};
-    return {g, size, [&g, w, x](const Rows& rows, Values values) {
+    return {g, size, [&g, w, x](const Rows& rows, MapPrecision precision) {
                 // Pixels are doubled before the filter sees them.
                 const int64_t first = rows.first / 2;
                 const Rows below = {first, (rows.end() + 1) / 2 - first};
                 const Rows read = widened(below, kConvReach, x.size().h);
-                return part_of(g, conv_up(g, w, x.rows(read), values), rows.first - 2 * read.first,
-                               rows.n);
+                return part_of(g, conv_up(g, w, x.rows(read), precision),
+                               rows.first - 2 * read.first, rows.n);
             }};
 }
 
 BandedMap conv_down(Graph& g, const Conv& w, const BandedMap& x) {
     const MapSize size = {n_out(w), x.size().w / 2, x.size().h / 2};
-    return {g, size, [&g, w, x](const Rows& rows, Values values) {
+    return {g, size, [&g, w, x](const Rows& rows, MapPrecision precision) {
                 // The filter begins at the pixel itself, and half a pixel is no result.
                 const Rows read = {2 * rows.first,
                                    std::min(x.size().h, 2 * rows.end() + 1) - 2 * rows.first};
-                return conv_down(g, w, x.rows(read), values);
+                return conv_down(g, w, x.rows(read), precision);
             }};
 }
 
 BandedMap conv_down_centred(Graph& g, const Conv& w, const BandedMap& x) {
     const MapSize size = {n_out(w), x.size().w / 2, x.size().h / 2};
-    return {g, size, [&g, w, x](const Rows& rows, Values values) {
+    return {g, size, [&g, w, x](const Rows& rows, MapPrecision precision) {
                 // One more result above has the row that the first one reads.
                 const int64_t first = std::max<int64_t>(0, rows.first - 1);
                 const Rows read = {2 * first, 2 * (rows.end() - first)};
-                return part_of(g, conv_down_centred(g, w, x.rows(read), values), rows.first - first,
-                               rows.n);
+                return part_of(g, conv_down_centred(g, w, x.rows(read), precision),
+                               rows.first - first, rows.n);
             }};
 }
 
 BandedMap group_norm_silu(Graph& g, const GroupNorm& w, const BandedMap& x) {
-    return {g, x.size(), [&g, w, x, moments = moments_of(g, x)](const Rows& rows, Values) {
+    return {g, x.size(), [&g, w, x, moments = moments_of(g, x)](const Rows& rows, MapPrecision) {
                 return group_norm_silu(g, w, x.rows(rows), moments);
             }};
 }
 
 BandedMap relu(Graph& g, const BandedMap& x) {
-    return {g, x.size(), [&g, x](const Rows& rows, Values) { return relu(g, x.rows(rows)); }};
+    return {g, x.size(), [&g, x](const Rows& rows, MapPrecision) { return relu(g, x.rows(rows)); }};
 }
 
 void replace(Graph& g, BandedMap& to, const BandedMap& x, int64_t around, const Finish& finish) {

@@ -36,7 +36,7 @@ bool is_large(const Graph& g, const MapSize& size);
 // rows are asked for. Copies are the same map. Must not outlive its graph.
 class BandedMap {
   public:
-    using Compute = std::function<FeatureMap(const Rows& rows, Values values)>;
+    using Compute = std::function<FeatureMap(const Rows& rows, MapPrecision precision)>;
 
     BandedMap(Graph& g, const MapSize& size, Compute compute);
     // Kept.
@@ -46,13 +46,13 @@ class BandedMap {
 
     const MapSize& size() const;
     bool is_kept() const;
-    FeatureMap rows(const Rows& rows, Values values = Values::f32) const;
+    FeatureMap rows(const Rows& rows, MapPrecision precision = MapPrecision::f32) const;
     // rows() with up to `around` more at both ends, where the map has them, as a convolution reads
     // them; `result` of it without what the additional rows gave.
     FeatureMap rows_around(const Rows& rows, int64_t around) const;
     FeatureMap without_around(const FeatureMap& result, const Rows& rows, int64_t around) const;
     // How rows must be that are put into a kept map.
-    Values values() const;
+    MapPrecision precision() const;
     // Of a kept map: replaces these rows. What was asked for before may be overwritten.
     void put(const FeatureMap& from, const Rows& rows);
     // Of a kept map all of whose rows were put.

@@ -85,11 +85,11 @@ ggml_tensor* as_f32(Graph& g, ggml_tensor* x) {
                : ggml_scale(g, ggml_cast(g, x, GGML_TYPE_F32), 1 / own::kHalfScale);
 }
 
-FeatureMap cuda_conv(Graph& g, const Conv& w, const FeatureMap& x, ggml_tensor* skip, Values values,
-                     own::ConvParams params) {
+FeatureMap cuda_conv(Graph& g, const Conv& w, const FeatureMap& x, ggml_tensor* skip,
+                     MapPrecision precision, own::ConvParams params) {
     params.size = static_cast<int32_t>(w.weight->ne[0]);
     ggml_tensor* packed = g.made_once(w.weight, [&] { return own::pack_filter(g, w.weight); });
-    const bool half = values == Values::compact && g.form().half_bands;
+    const bool half = precision == MapPrecision::compact && g.form().half_bands;
     return {own::conv(
         g, {.x = as_half(g, x.tensor), .packed_filter = packed, .bias = w.bias, .skip = skip},
         params, {.type = half ? GGML_TYPE_F16 : GGML_TYPE_F32})};
@@ -147,26 +147,26 @@ ggml_tensor* to_planes(Graph& g, const FeatureMap& x) {
     return is_stock(g) ? x.tensor : ggml_cont(g, ggml_permute(g, x.tensor, 2, 0, 1, 3));
 }
 
-FeatureMap conv(Graph& g, const Conv& w, const FeatureMap& x, Values values) {
+FeatureMap conv(Graph& g, const Conv& w, const FeatureMap& x, MapPrecision precision) {
     if (is_for_cuda(g)) {
-        return cuda_conv(g, w, x, nullptr, values, {});
+        return cuda_conv(g, w, x, nullptr, precision, {});
     }
     return {is_stock(g) ? stock_conv(g, w, x.tensor) : cpu_conv(g, w, x.tensor)};
 }
 
 FeatureMap conv_add(Graph& g, const Conv& w, const FeatureMap& x, const FeatureMap& skip,
-                    Values values) {
+                    MapPrecision precision) {
     if (is_for_cuda(g)) {
-        return cuda_conv(g, w, x, skip.tensor, values, {});
+        return cuda_conv(g, w, x, skip.tensor, precision, {});
     }
     return {is_stock(g) ? ggml_add(g, skip.tensor, stock_conv(g, w, x.tensor))
                         : cpu_conv(g, w, x.tensor, skip.tensor)};
 }
 
-FeatureMap conv_down(Graph& g, const Conv& w, const FeatureMap& x, Values values) {
+FeatureMap conv_down(Graph& g, const Conv& w, const FeatureMap& x, MapPrecision precision) {
     constexpr int kStride = 2;
     if (is_for_cuda(g)) {
-        return cuda_conv(g, w, x, nullptr, values, {.stride = kStride});
+        return cuda_conv(g, w, x, nullptr, precision, {.stride = kStride});
     }
     return {is_stock(g) ? stock_conv(g, w, ggml_pad(g, x.tensor, 1, 1, 0, 0), kStride)
                         : cpu::direct_conv(g, w.weight, w.bias, x.tensor, nullptr, kStride)};
@@ -174,20 +174,20 @@ FeatureMap conv_down(Graph& g, const Conv& w, const FeatureMap& x, Values values
 
 // A row and a column of zeros before x move its pixels under the filter's centre; those
 // behind it are not reached then.
-FeatureMap conv_down_centred(Graph& g, const Conv& w, const FeatureMap& x, Values values) {
+FeatureMap conv_down_centred(Graph& g, const Conv& w, const FeatureMap& x, MapPrecision precision) {
     constexpr int kStride = 2;
     if (is_stock(g)) {
         ggml_tensor* padded = ggml_pad_ext(g, x.tensor, 1, 0, 1, 0, 0, 0, 0, 0);
         return {stock_conv(g, w, padded, kStride)};
     }
     ggml_tensor* padded = ggml_pad_ext(g, as_f32(g, x.tensor), 0, 0, 1, 0, 1, 0, 0, 0);
-    return conv_down(g, w, {padded}, values);
+    return conv_down(g, w, {padded}, precision);
 }
 
-FeatureMap conv_up(Graph& g, const Conv& w, const FeatureMap& x, Values values) {
+FeatureMap conv_up(Graph& g, const Conv& w, const FeatureMap& x, MapPrecision precision) {
     constexpr int kScale = 2;
     if (is_for_cuda(g)) {
-        return cuda_conv(g, w, x, nullptr, values, {.scale = kScale});
+        return cuda_conv(g, w, x, nullptr, precision, {.scale = kScale});
     }
     return {is_stock(g)
                 ? stock_conv(g, w, ggml_upscale(g, x.tensor, kScale, GGML_SCALE_MODE_NEAREST))

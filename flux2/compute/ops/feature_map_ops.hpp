@@ -33,22 +33,25 @@ struct Conv {
     ggml_tensor* bias = nullptr;
 };
 // How a convolution gives its result.
-enum class Values {
+enum class MapPrecision {
     f32,
     compact,  // for a map that is kept in bands: in F16 where the graph's form has half_bands
 };
 // The result has the size of x, which has zeros around it.
-FeatureMap conv(Graph& g, const Conv& w, const FeatureMap& x, Values values = Values::f32);
+FeatureMap conv(Graph& g, const Conv& w, const FeatureMap& x,
+                MapPrecision precision = MapPrecision::f32);
 // skip + conv(x)
 FeatureMap conv_add(Graph& g, const Conv& w, const FeatureMap& x, const FeatureMap& skip,
-                    Values values = Values::f32);
+                    MapPrecision precision = MapPrecision::f32);
 // 3x3, halving the size: zeros on the right and at the bottom only.
-FeatureMap conv_down(Graph& g, const Conv& w, const FeatureMap& x, Values values = Values::f32);
+FeatureMap conv_down(Graph& g, const Conv& w, const FeatureMap& x,
+                     MapPrecision precision = MapPrecision::f32);
 // The same with zeros on the left and at the top instead; sides are even.
 FeatureMap conv_down_centred(Graph& g, const Conv& w, const FeatureMap& x,
-                             Values values = Values::f32);
+                             MapPrecision precision = MapPrecision::f32);
 // 3x3 over x with every pixel doubled both ways.
-FeatureMap conv_up(Graph& g, const Conv& w, const FeatureMap& x, Values values = Values::f32);
+FeatureMap conv_up(Graph& g, const Conv& w, const FeatureMap& x,
+                   MapPrecision precision = MapPrecision::f32);
 
 struct GroupNorm {
     ggml_tensor* weight = nullptr;
