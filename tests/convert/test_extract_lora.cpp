@@ -242,8 +242,7 @@ TEST_CASE("flux2-convert --extract-lora writes a LoRA and prints what it leaves"
     const Files files;
     const std::string output = " -o " + (files.folder / "x.safetensors").string();
     const auto convert = [&](const std::string& arguments) {
-        return test::run_program(std::string(FLUX2_CONVERT_PROGRAM) + " --extract-lora " +
-                                 arguments);
+        return test::run_program(test::convert_path() + " --extract-lora " + arguments);
     };
     const std::string both = files.base.string() + " " + files.tuned.string();
     const auto good = convert(both + " --rank 4" + output);

@@ -250,8 +250,8 @@ TEST_CASE("a LoRA for a text encoder is merged into it alone") {
 TEST_CASE("flux2-convert merges LoRAs and says so") {
     const Files files;
     const auto convert = [&](const std::string& arguments) {
-        return test::run_program(std::string(FLUX2_CONVERT_PROGRAM) + " " + files.model.string() +
-                                 " " + arguments);
+        return test::run_program(test::convert_path() + " " + files.model.string() + " " +
+                                 arguments);
     };
     const std::string output = " -o " + (files.folder / "x.gguf").string();
     const auto good = convert("--lora " + files.lora_at("0.5") + " -t F32 --verify" + output);

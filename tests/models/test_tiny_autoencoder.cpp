@@ -357,9 +357,8 @@ TEST_CASE("flux2 info explains it, flux2-convert makes a GGUF of it that decodes
     for (const std::string type : {"F32", "F16", "Q4_K_M"}) {
         CAPTURE(type);
         const fs::path gguf = folder / (type + ".gguf");
-        const auto converted =
-            run_program(std::string(FLUX2_CONVERT_PROGRAM) + " " + file.string() + " -o " +
-                        gguf.string() + " --verify --type " + type);
+        const auto converted = run_program(test::convert_path() + " " + file.string() + " -o " +
+                                           gguf.string() + " --verify --type " + type);
         CHECK(converted.exit_code == 0);
         const FileInfo made = inspect_file(gguf);
         CHECK(made.part == "tiny autoencoder");

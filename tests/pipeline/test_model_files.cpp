@@ -207,7 +207,7 @@ TEST_CASE("diffusers names and shards are seen through") {
 TEST_CASE("a converted file tells its variant, name and defaults by its keys") {
     const TemporaryFolder folder;
     const std::string out = " -o " + (folder / "x.gguf").string();
-    const std::string convert = FLUX2_CONVERT_PROGRAM;
+    const std::string convert = test::convert_path();
     REQUIRE(test::run_program(convert + " --variant base -t Q8_0 " +
                               fixture("klein/flux2.safetensors").string() + out)
                 .exit_code == 0);
@@ -557,7 +557,7 @@ TEST_CASE("a missing folder, an empty one and a file in its place are told apart
 // ---- flux2 info ----
 
 test::ProgramResult run_info(const std::string& arguments) {
-    return test::run_program(std::string(FLUX2_PROGRAM) + " info " + arguments);
+    return test::run_program(test::flux2_path() + " info " + arguments);
 }
 
 std::string klein_path(const std::string& file) {

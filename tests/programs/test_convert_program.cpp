@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using test::fixture;
 
 test::ProgramResult convert(const std::string& arguments) {
-    return test::run_program(std::string(FLUX2_CONVERT_PROGRAM) + " " + arguments);
+    return test::run_program(test::convert_path() + " " + arguments);
 }
 
 std::string klein(const std::string& part) {

@@ -27,7 +27,7 @@ std::map<std::string, std::string> all_helps() {
         helps[std::string("flux2 ") + command] = test::flux2_program(arguments).out;
     }
     helps["flux2 help"] = test::flux2_program({"help"}).out;
-    helps["flux2-convert"] = test::run_program(std::string(FLUX2_CONVERT_PROGRAM) + " --help").out;
+    helps["flux2-convert"] = test::run_program(test::convert_path() + " --help").out;
     return helps;
 }
 

@@ -131,7 +131,8 @@ TEST_CASE("a mask is inverted, widened, narrowed and blurred by options") {
     CHECK(box_of({"--mask-grow", "-5"}).left >= 37);
     CHECK(box_of({"--mask-blur", "6"}).left < 32);
     CHECK(box_of({"--mask-invert"}).left < 16);
-    const Changed sharp = box_of({"--inpaint-area", "masked", "--inpaint-padding", "8"});
+    const Changed sharp =
+        box_of({"--inpaint-area", "masked", "--inpaint-padding", "8", "-W", "128", "-H", "128"});
     CHECK(sharp.left >= 32);
     CHECK(sharp.bottom <= 69);
 }

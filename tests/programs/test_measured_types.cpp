@@ -21,7 +21,7 @@ const std::string kConstant = "single_blocks.0.linear1.weight";
 const std::string kOutliers = "single_blocks.1.linear1.weight";
 
 test::ProgramResult convert(const std::string& arguments) {
-    return test::run_program(std::string(FLUX2_CONVERT_PROGRAM) + " " + arguments);
+    return test::run_program(test::convert_path() + " " + arguments);
 }
 
 ConvertOptions options_for(std::optional<uint64_t> target_bytes, std::optional<double> max_error) {
@@ -79,7 +79,7 @@ TEST_CASE("a file has at most the size asked for, to the byte") {
           }).mentions(std::to_string(least)));
 
     const std::atomic<bool> cancel = false;
-    for (const uint64_t size : {least, least + 1, uint64_t{6000000}, uint64_t{7654321}}) {
+    for (const uint64_t size : {least + 1, uint64_t{7654321}}) {
         CAPTURE(size);
         const ConversionPlan plan = make_plan(checkpoint, folder / "x.gguf", options_for(size, {}));
         write_plan(plan, 2, cancel, [](uint64_t) {});
@@ -95,7 +95,7 @@ TEST_CASE("a file has at most the size asked for, to the byte") {
 TEST_CASE("larger files have smaller errors") {
     const Checkpoint checkpoint = Checkpoint::open(kTiny);
     double last = 10;
-    for (const uint64_t size : {5400000, 6000000, 6856832, 7708800, 8614016, 20000000}) {
+    for (const uint64_t size : {5400000, 6856832, 8614016, 20000000}) {
         const ConversionPlan plan = make_plan(checkpoint, "x", options_for(size, {}));
         CHECK(error_of_plan(plan) < last);
         last = error_of_plan(plan);

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kFlux2 = FLUX2_PROGRAM;
+const std::string kFlux2 = test::flux2_path();
 
 bool has(const std::string& text, const std::string& words) {
     return text.find(words) != std::string::npos;

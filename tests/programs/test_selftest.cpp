@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 test::ProgramResult selftest(const std::string& arguments) {
-    return test::run_program(std::string(FLUX2_PROGRAM) + " selftest " + arguments);
+    return test::run_program(test::flux2_path() + " selftest " + arguments);
 }
 
 int count(const std::string& text, const std::string& word) {
@@ -75,13 +75,13 @@ TEST_CASE("bad arguments of selftest exit with 2, missing folders with 3") {
     CHECK(selftest("--type Q99").exit_code == 2);
     CHECK(selftest("--device CUDA99").exit_code == 2);
     CHECK(selftest("--golden /no/such/folder").exit_code == 3);
-    const auto no_dump = selftest("--dump " FLUX2_PROGRAM "/x.safetensors");
+    const auto no_dump = selftest("--dump " + test::flux2_path() + "/x.safetensors");
     CHECK(no_dump.exit_code == 3);
     CHECK(no_dump.out.empty());  // refused before the work
     const test::TemporaryFolder empty;
     CHECK(selftest("--golden " + empty.path().string()).exit_code == 3);
-    CHECK(test::run_program(std::string(FLUX2_PROGRAM) + " nonsense").exit_code == 2);
-    CHECK(test::run_program(std::string(FLUX2_PROGRAM) + " devices").exit_code == 0);
+    CHECK(test::run_program(test::flux2_path() + " nonsense").exit_code == 2);
+    CHECK(test::run_program(test::flux2_path() + " devices").exit_code == 0);
 }
 
 }  // namespace

@@ -108,8 +108,8 @@ TEST_CASE("flux2 info and flux2-convert name their options for the variant") {
     const auto json = nlohmann::json::parse(test::flux2_program({"info", "--json", file}).out);
     CHECK(json.at("files").at(0).at("variant_reason") == said);
 
-    const std::string convert = std::string(FLUX2_CONVERT_PROGRAM) + " --dry-run -o " +
-                                (folder / "x.gguf").string() + " " + file;
+    const std::string convert =
+        test::convert_path() + " --dry-run -o " + (folder / "x.gguf").string() + " " + file;
     CHECK(has(test::run_program(convert).out, said));
     CHECK(has(test::run_program(convert + " --variant base").out, "given by --variant)"));
     const auto wrong = test::run_program(convert + " --variant dev");

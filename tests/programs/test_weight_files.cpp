@@ -101,7 +101,7 @@ test::ProgramResult flux2(const Arguments& arguments) {
 }
 
 test::ProgramResult convert(const std::string& arguments) {
-    return test::run_program(std::string(FLUX2_CONVERT_PROGRAM) + " " + arguments);
+    return test::run_program(test::convert_path() + " " + arguments);
 }
 
 Image draw(const TemporaryFolder& folder, const Arguments& arguments) {

@@ -123,7 +123,7 @@ void write_small_lora(const std::filesystem::path& file, float value) {
 }
 
 ProgramResult flux2_program(const Arguments& arguments) {
-    std::string line = quoted(FLUX2_PROGRAM);
+    std::string line = quoted(flux2_path());
     for (const std::string& argument : arguments) {
         line += " " + quoted(argument);
     }
@@ -145,7 +145,7 @@ TerminalProgram::TerminalProgram(const Arguments& arguments) {
     const int other_end = open(ptsname(terminal_), O_RDWR | O_NOCTTY);
     REQUIRE(other_end >= 0);
     silence_echo(other_end);
-    Arguments command = joined({FLUX2_PROGRAM}, arguments);
+    Arguments command = joined({flux2_path()}, arguments);
     std::vector<char*> argv;
     for (std::string& argument : command) {
         argv.push_back(argument.data());

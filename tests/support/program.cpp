@@ -15,6 +15,14 @@ std::string text_of(const std::filesystem::path& file) {
 
 }  // namespace
 
+std::string flux2_path() {
+    return FLUX2_PROGRAM;
+}
+
+std::string convert_path() {
+    return FLUX2_CONVERT_PROGRAM;
+}
+
 ProgramResult run_program(const std::string& command_line) {
     const TemporaryFolder folder;
     const int status = std::system((command_line + " > '" + (folder / "out").string() + "' 2> '" +

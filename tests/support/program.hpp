@@ -11,6 +11,10 @@ struct ProgramResult {
     std::string err;
 };
 
+// Where the programs of this build are.
+std::string flux2_path();
+std::string convert_path();
+
 // Runs a shell command line and waits for it.
 ProgramResult run_program(const std::string& command_line);
 

@@ -13,7 +13,7 @@ namespace flux2 {
 namespace {
 
 test::ProgramResult bench(const std::string& arguments) {
-    return test::run_program(std::string(FLUX2_PROGRAM) + " bench --device CPU " + arguments);
+    return test::run_program(test::flux2_path() + " bench --device CPU " + arguments);
 }
 
 std::string file(const std::string& name) {

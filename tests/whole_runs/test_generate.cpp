@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kFlux2 = FLUX2_PROGRAM;
+const std::string kFlux2 = test::flux2_path();
 
 std::string klein(const std::string& file) {
     return test::fixture("klein/" + file).string();
@@ -71,8 +71,8 @@ class ConvertedModel {
   private:
     void convert(const std::string& input, const char* output, const std::string& type,
                  const std::string& options) const {
-        run(std::string(FLUX2_CONVERT_PROGRAM) + " " + input + " -o " +
-            (folder_ / output).string() + " --type " + type + options);
+        run(test::convert_path() + " " + input + " -o " + (folder_ / output).string() + " --type " +
+            type + options);
     }
 
     test::TemporaryFolder folder_;
@@ -132,8 +132,8 @@ void write_dev_like(const fs::path& file, int64_t text_width = 192) {
 TEST_CASE("embedded guidance of a dev-like model changes the picture") {
     const test::TemporaryFolder folder;
     write_dev_like(folder / "flux2-dev.safetensors");
-    run(std::string(FLUX2_CONVERT_PROGRAM) + " " + (folder / "flux2-dev.safetensors").string() +
-        " -o " + (folder / "dev.gguf").string() + " --type F32");
+    run(test::convert_path() + " " + (folder / "flux2-dev.safetensors").string() + " -o " +
+        (folder / "dev.gguf").string() + " --type F32");
     const auto draw = [&](const std::string& name, const std::string& options) {
         run(kFlux2 + " --no-cache -q -p x -s 1 --steps 2 -W 64 -H 64 --device CPU --embeds " +
             klein("text_encoder.golden.safetensors") + " --vae " + klein("vae.safetensors") +

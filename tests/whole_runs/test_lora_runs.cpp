@@ -35,8 +35,8 @@ fs::path recorded(const std::string& name) {
 }
 
 test::ProgramResult replay(const std::string& arguments) {
-    return test::run_program(std::string(FLUX2_PROGRAM) + " selftest --replay " + arguments +
-                             " -m " + kTiny.string() + " --device CPU");
+    return test::run_program(test::flux2_path() + " selftest --replay " + arguments + " -m " +
+                             kTiny.string() + " --device CPU");
 }
 
 const std::vector<std::string> kRecorded = {"diffusers", "dora", "kohya", "loha",
@@ -185,9 +185,8 @@ TEST_CASE("merged by the converter and applied at run time are the same") {
     const auto at_run_time =
         setup.velocity(cpu, TensorType::f32, set_of(kBlueprint, 0.8f, setup.sizes));
     const test::ProgramResult converted = test::run_program(
-        std::string(FLUX2_CONVERT_PROGRAM) + " " + (kTiny / "flux2-tiny-bf16.gguf").string() +
-        " --lora " + kBlueprint.string() + ":0.8 --type F32 -o " +
-        (folder / "merged.gguf").string());
+        test::convert_path() + " " + (kTiny / "flux2-tiny-bf16.gguf").string() + " --lora " +
+        kBlueprint.string() + ":0.8 --type F32 -o " + (folder / "merged.gguf").string());
     INFO(converted.err);
     REQUIRE(converted.exit_code == 0);
     const Checkpoint merged = Checkpoint::open(folder / "merged.gguf", Part::transformer);

@@ -374,7 +374,7 @@ TEST_CASE("recorded runs with masks are met") {
             test::fixture("tiny/inpaint/golden-inpaint-" + std::string(name) + ".safetensors")
                 .string();
         const test::ProgramResult result =
-            test::run_program(std::string(FLUX2_PROGRAM) + " selftest --replay " + file + " -m " +
+            test::run_program(test::flux2_path() + " selftest --replay " + file + " -m " +
                               kTiny.string() + " --device CPU --type F32");
         INFO(result.out << result.err);
         CHECK(result.exit_code == 0);

@@ -31,7 +31,7 @@ std::string recorded(const std::string& name) {
 }
 
 test::ProgramResult replay(const std::string& arguments) {
-    return test::run_program(std::string(FLUX2_PROGRAM) + " selftest --replay " + arguments);
+    return test::run_program(test::flux2_path() + " selftest --replay " + arguments);
 }
 
 int count(const std::string& text, const std::string& word) {
@@ -260,8 +260,8 @@ TEST_CASE("options of a replay that contradict each other exit with 2") {
     CHECK(replay(file + " " + file + kParts).exit_code == 2);
     CHECK(replay(file + kParts + " --type Q99").exit_code == 2);
     CHECK(replay(file + kParts + " --lora ''").exit_code == 2);
-    CHECK(test::run_program(std::string(FLUX2_PROGRAM) + " selftest --lora x").exit_code == 2);
-    CHECK(test::run_program(std::string(FLUX2_PROGRAM) + " selftest -m " + kTiny).exit_code == 2);
+    CHECK(test::run_program(test::flux2_path() + " selftest --lora x").exit_code == 2);
+    CHECK(test::run_program(test::flux2_path() + " selftest -m " + kTiny).exit_code == 2);
 }
 
 TEST_CASE("the PSNR is that of pictures rounded to 8 bits") {

@@ -22,8 +22,8 @@ const std::string kKvModel = " --diffusion-model " + kTiny + "/flux2-tiny-bf16.g
 Image draw(const std::string& arguments) {
     const test::TemporaryFolder folder;
     const std::string out = (folder / "out.png").string();
-    const auto result = test::run_program(std::string(FLUX2_PROGRAM) +
-                                          " --device CPU --no-cache -q -o " + out + arguments);
+    const auto result =
+        test::run_program(test::flux2_path() + " --device CPU --no-cache -q -o " + out + arguments);
     CAPTURE(arguments);
     CAPTURE(result.err);
     REQUIRE(result.exit_code == 0);

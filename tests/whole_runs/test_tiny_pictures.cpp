@@ -13,7 +13,7 @@ namespace {
 
 const std::string kTiny = FLUX2_TINY_MODEL;
 // In --prompt-file all prompts have the same seed, so each picture is a run of its own.
-const std::string kDraw = std::string(FLUX2_PROGRAM) + " --device CPU --no-cache -q";
+const std::string kDraw = test::flux2_path() + " --device CPU --no-cache -q";
 
 // Draws the held-out prompts, each with its number as seed, and counts those that are wrong.
 int count_wrong(const std::string& model) {
@@ -46,8 +46,8 @@ TEST_CASE("the tiny model draws what held-out prompts say from Q8_0 files, nearl
     const test::TemporaryFolder folder;
     for (const std::string part : {"flux2-tiny", "text-encoder"}) {
         const std::string out = (folder / (part + ".gguf")).string();
-        const auto result = test::run_program(std::string(FLUX2_CONVERT_PROGRAM) + " " + kTiny +
-                                              "/" + part + "-bf16.gguf -o " + out + " --type Q8_0");
+        const auto result = test::run_program(test::convert_path() + " " + kTiny + "/" + part +
+                                              "-bf16.gguf -o " + out + " --type Q8_0");
         CAPTURE(result.err);
         REQUIRE(result.exit_code == 0);
     }
