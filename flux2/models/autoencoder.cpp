@@ -98,7 +98,7 @@ HostTensor Autoencoder::decode(const HostTensor& latents) {
     return compute(/*decoding=*/true, unpatchify(raw));
 }
 
-const Graph* Autoencoder::graph() const {
+Graph* Autoencoder::graph() const {
     return built_ ? &built_->graph : nullptr;
 }
 

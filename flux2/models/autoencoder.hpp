@@ -61,8 +61,9 @@ class Autoencoder {
     MemoryUse compute_memory() const;
     void release_buffers();
     const WeightMemory& weight_memory() const { return weights_.memory(); }
-    // The current graph, for looking at its operations; null before the first call.
-    const Graph* graph() const;
+    // The current graph, for looking at its operations or computing it once more; null before the
+    // first call.
+    Graph* graph() const;
 
   protected:
     struct Traits {

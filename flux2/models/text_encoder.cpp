@@ -221,7 +221,7 @@ HostTensor TextEncoder::encode(std::span<const int32_t> ids, int64_t n_real, Tap
     return built.graph.read(built.features);
 }
 
-const Graph* TextEncoder::graph() const {
+Graph* TextEncoder::graph() const {
     return built_ ? &built_->graph : nullptr;
 }
 

@@ -49,8 +49,9 @@ class TextEncoder {
     MemoryUse compute_memory() const;
     const WeightMemory& weight_memory() const { return weights_.memory(); }
     const std::string& weight_layout() const { return weights_.layout(); }
-    // The current graph, for looking at its operations; null before the first call.
-    const Graph* graph() const;
+    // The current graph, for looking at its operations or computing it once more; null before the
+    // first call.
+    Graph* graph() const;
 
   private:
     struct BuiltGraph;  // with its inputs

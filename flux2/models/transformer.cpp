@@ -568,7 +568,7 @@ void Transformer::reserve(const TransformerShape& shape) {
     graph_for(shape, /*keep_taps=*/false);
 }
 
-const Graph* Transformer::graph() const {
+Graph* Transformer::graph() const {
     return built_ ? &built_->graph : nullptr;
 }
 

@@ -78,8 +78,9 @@ class Transformer {
     // Of the current graph, and of what is kept of references.
     MemoryUse compute_memory() const;
     const WeightMemory& weight_memory() const { return weights_.memory(); }
-    // The current graph, for looking at its operations; null before the first call.
-    const Graph* graph() const;
+    // The current graph, for looking at its operations or computing it once more; null before the
+    // first call.
+    Graph* graph() const;
 
   private:
     struct BuiltGraph;  // with its inputs

@@ -83,10 +83,11 @@ NetworkPiece transformer_piece(const Backend& backend, const Model& model,
     sizes.n_double = std::min<int64_t>(sizes.n_double, 1);
     sizes.n_single = std::min<int64_t>(sizes.n_single, 1);
     const auto network = std::make_shared<Transformer>(backend, sizes, model.transformer, options);
+    // Only the blocks are timed, since what is copied to and from the device does not grow with
+    // their number.
     const auto run_at = [network, sizes](int64_t n_tokens) {
-        const auto input =
-            std::make_shared<const TransformerInput>(transformer_input(sizes, n_tokens));
-        return [network, input] { network->predict(*input); };
+        network->predict(transformer_input(sizes, n_tokens));
+        return [network] { network->graph()->compute(); };
     };
     const auto attention_at = [network, sizes, &backend](int64_t n_tokens) {
         if (network->graph() == nullptr) {
@@ -111,7 +112,8 @@ NetworkPiece text_encoder_piece(const Backend& backend, const Model& model,
         for (size_t i = 0; i < ids.size(); ++i) {
             ids[i] = static_cast<int32_t>(static_cast<int64_t>(i) % sizes.vocabulary);
         }
-        return [network, ids] { network->encode(ids, static_cast<int64_t>(ids.size())); };
+        network->encode(ids, n_tokens);
+        return [network] { network->graph()->compute(); };
     };
     return {run_at, {}};
 }
