@@ -35,15 +35,17 @@ metal vulkan: setup
 	cmake --build build-$@ -j $(JOBS)
 
 # The tests with the address and undefined-behaviour sanitizers, except whole runs. The search for leaks takes seconds at the end
-# of every process: it is off where our programs run, and the other tests are two processes at a time instead of one per file.
+# of every process: it is off where our programs run, and the other tests are a few processes instead of one per file.
+ASAN_TESTS = env OMP_WAIT_POLICY=passive build-asan/bin/flux2-tests
 NOT_ALONE = */programs/*,*/whole_runs/*,*/text/test_qwen3_tokenizer.cpp
 asan: setup
 	cmake --preset asan $(CMAKE_ARGS)
 	cmake --build build-asan -j $(JOBS)
 	ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build-asan --output-on-failure -j $(JOBS) -L programs
-	ctest --test-dir build-asan --output-on-failure -R '^c_header$$'
-	printf '%s\n' '--source-file=*/models/*' '--source-file-exclude=*/models/*,$(NOT_ALONE)' \
-		| xargs -n 1 -P 2 env OMP_WAIT_POLICY=passive build-asan/bin/flux2-tests
+	printf '%s\n' 'ctest --test-dir build-asan --output-on-failure -R ^c_header$$' \
+		'$(ASAN_TESTS) --source-file=*/convert/*,*/models/*' '$(ASAN_TESTS) --source-file=*/pipeline/*' \
+		'$(ASAN_TESTS) --source-file-exclude=*/convert/*,*/models/*,*/pipeline/*,$(NOT_ALONE)' \
+		| xargs -P 2 -I{} sh -fc '{}'
 
 fuzz:
 	scripts/setup.sh developer
