@@ -85,19 +85,23 @@ LoraFolder::LoraFolder(fs::path folder) : folder_(std::move(folder)) {
 fs::path LoraFolder::find(const std::string& name) const {
     const auto found = entries_.find(name);
     if (found == entries_.end()) {
-        std::vector<std::string> names;
-        for (const auto& [other, files] : entries_) {
-            names.push_back(other);
-        }
         fail(ErrorKind::bad_argument, "there is no LoRA '", name, "' in ", folder_.string(),
-             names.empty() ? ", which holds no .safetensors or .gguf file"
-                           : closest_names(name, names));
+             entries_.empty() ? ", which holds no .safetensors or .gguf file"
+                              : closest_names(name, names()));
     }
     const std::vector<Entry>& files = found->second;
     check(files.size() == 1 || files[0].depth < files[1].depth, ErrorKind::bad_argument,
           "the LoRA '", name, "' may be ", files.front().file.string(), " or ",
           files.back().file.string(), "; rename one of them, or use --lora FILE");
     return files.front().file;
+}
+
+std::vector<std::string> LoraFolder::names() const {
+    std::vector<std::string> names;
+    for (const auto& [name, files] : entries_) {
+        names.push_back(name);
+    }
+    return names;
 }
 
 }  // namespace flux2::cli

@@ -31,6 +31,8 @@ class LoraFolder {
     // NAME.safetensors or NAME.gguf, of several the one in the fewest subfolders. Throws
     // bad_argument, with the closest names, when there is none, and for two equally good ones.
     std::filesystem::path find(const std::string& name) const;
+    // All names, sorted.
+    std::vector<std::string> names() const;
 
   private:
     struct Entry {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 
 namespace flux2::cli {
@@ -78,6 +79,7 @@ ModelHashes::ModelHashes(const ModelFiles& files, fs::path cache_folder)
 }
 
 void ModelHashes::add(const fs::path& path) {
+    const std::lock_guard lock(mutex_);
     const bool is_known = std::any_of(entries_.begin(), entries_.end(),
                                       [&](const Entry& entry) { return entry.path == path; });
     if (!path.empty() && !is_known) {
@@ -91,20 +93,33 @@ ModelHashes::~ModelHashes() {
     stop_ = true;
 }
 
+std::shared_future<ModelHashes::Hash> ModelHashes::future_of(const fs::path& path) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                    [&](const Entry& entry) { return entry.path == path; });
+    return found == entries_.end() ? std::shared_future<Hash>() : found->hash;
+}
+
 std::string ModelHashes::get(const fs::path& path) {
-    for (const Entry& entry : entries_) {
-        if (entry.path == path) {
-            const Hash& hash = entry.hash.get();
-            if (!hash.trouble.empty()) {
-                log(LogLevel::warning,
-                    concat(hash.text.empty() ? "the picture goes without the hash of a model file: "
-                                             : "hashes of model files are not remembered: ",
-                           hash.trouble));
-            }
-            return hash.text;
-        }
+    const std::shared_future<Hash> future = future_of(path);
+    if (!future.valid()) {
+        return "";
     }
-    return "";
+    const Hash& hash = future.get();
+    if (!hash.trouble.empty()) {
+        log(LogLevel::warning,
+            concat(hash.text.empty() ? "the picture goes without the hash of a model file: "
+                                     : "hashes of model files are not remembered: ",
+                   hash.trouble));
+    }
+    return hash.text;
+}
+
+std::string ModelHashes::find(const fs::path& path) const {
+    const std::shared_future<Hash> future = future_of(path);
+    const bool is_known =
+        future.valid() && future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    return is_known ? future.get().text : "";
 }
 
 }  // namespace flux2::cli

@@ -7,11 +7,13 @@
 #include <atomic>
 #include <filesystem>
 #include <future>
+#include <mutex>
 #include <string>
 #include <vector>
 
 namespace flux2::cli {
 
+// Any thread may call its functions.
 class ModelHashes {
   public:
     struct Hash {
@@ -31,6 +33,8 @@ class ModelHashes {
     // The hash of one of the files; waits for it. Empty for an empty path, and, with a warning, for
     // a file that cannot be read.
     std::string get(const std::filesystem::path& path);
+    // The same without waiting and warnings: empty also while it is computed.
+    std::string find(const std::filesystem::path& path) const;
 
   private:
     struct Entry {
@@ -38,8 +42,12 @@ class ModelHashes {
         std::shared_future<Hash> hash;
     };
 
+    // Of the file; not valid when it was not added.
+    std::shared_future<Hash> future_of(const std::filesystem::path& path) const;
+
     std::filesystem::path memory_;  // the file of cached hashes
     std::atomic<bool> stop_ = false;
+    mutable std::mutex mutex_;  // of the entries
     std::vector<Entry> entries_;
 };
 

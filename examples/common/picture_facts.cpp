@@ -24,16 +24,19 @@ constexpr const char* kParametersKey = "parameters";
 constexpr size_t kShortHash = 10;  // as other programs print it
 constexpr std::array kParts = {"transformer", "text_encoder", "vae", "taesd"};
 
-std::string full_name(const fs::path& path) {
-    return path.empty() ? "" : full_path(path).string();
+std::string name_of(const fs::path& path, FileNames names) {
+    if (path.empty()) {
+        return "";
+    }
+    return names == FileNames::names ? path.filename().string() : full_path(path).string();
 }
 
-json file_facts(const fs::path& path, ModelHashes& hashes) {
-    return {{"file", full_name(path)}, {"sha256", hashes.get(path)}};
+json file_facts(const fs::path& path, ModelHashes& hashes, FileNames names) {
+    return {{"file", name_of(path, names)}, {"sha256", hashes.get(path)}};
 }
 
-json adapter_facts(const Adapter& adapter, ModelHashes& hashes) {
-    json facts = file_facts(adapter.file, hashes);
+json adapter_facts(const Adapter& adapter, ModelHashes& hashes, FileNames names) {
+    json facts = file_facts(adapter.file, hashes, names);
     facts["strength"] = adapter.strength;
     facts["include"] = adapter.include;
     facts["exclude"] = adapter.exclude;
@@ -44,14 +47,15 @@ json adapter_facts(const Adapter& adapter, ModelHashes& hashes) {
 }  // namespace
 
 json picture_facts(const GenerateOptions& options, const ModelFiles& files, ModelHashes& hashes,
-                   const Pipeline& pipeline, const Request& request, const Result& result) {
+                   const Pipeline& pipeline, const Request& request, const Result& result,
+                   FileNames names) {
     json references = json::array();
     for (const fs::path& file : options.references) {
-        references.push_back(full_name(file));
+        references.push_back(name_of(file, names));
     }
     json adapters = json::array();
     for (const Adapter& adapter : request.adapters) {
-        adapters.push_back(adapter_facts(adapter, hashes));
+        adapters.push_back(adapter_facts(adapter, hashes, names));
     }
     const bool is_edit = request.inpaint || request.outpaint;
     json facts = {{"version", version()},
@@ -59,10 +63,10 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
                    {{"name", pipeline.model().name},
                     {"variant", pipeline.model().variant},
                     {"types", pipeline.model().types},
-                    {"transformer", file_facts(files.transformer, hashes)},
-                    {"text_encoder", file_facts(files.text_encoder, hashes)},
-                    {"vae", file_facts(files.vae, hashes)},
-                    {"taesd", file_facts(files.taesd, hashes)},
+                    {"transformer", file_facts(files.transformer, hashes, names)},
+                    {"text_encoder", file_facts(files.text_encoder, hashes, names)},
+                    {"vae", file_facts(files.vae, hashes, names)},
+                    {"taesd", file_facts(files.taesd, hashes, names)},
                     {"taesd_preview_only", files.taesd_preview_only}}},
                   {"device", pipeline.device()},
                   {"type", options.model.load.type},
@@ -80,14 +84,14 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
                   {"requested_steps", nullptr},
                   {"references", references},
                   {"reference_roles", request.reference_roles},
-                  {"init_img", full_name(options.init)},
+                  {"init_img", name_of(options.init, names)},
                   {"strength", options.strength.value_or(is_edit ? 1.0f : 0.75f)},
                   {"edit", edit_facts(options.edit, request)},
                   {"keep_colours", request.keep_colours},
                   {"adapters", adapters},
                   {"alpha", options.alpha == Alpha::white ? "white" : "drop"},
-                  {"noise", full_name(request.noise_file)},
-                  {"embeds", full_name(request.embeds_file)}};
+                  {"noise", name_of(request.noise_file, names)},
+                  {"embeds", name_of(request.embeds_file, names)}};
     facts["text_length"] = request.text_length ? json(*request.text_length) : json();
     facts["reference_pixels"] = request.reference_pixels ? json(*request.reference_pixels) : json();
     if (request.steps) {

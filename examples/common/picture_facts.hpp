@@ -14,10 +14,16 @@
 
 namespace flux2::cli {
 
+// How pictures name the files that they were made from.
+enum class FileNames {
+    paths,  // in full, so that the picture can be made again on this machine
+    names,  // without folders, for pictures that leave it
+};
+
 // Everything that determines the picture, as JSON.
 nlohmann::json picture_facts(const GenerateOptions& options, const ModelFiles& files,
                              ModelHashes& hashes, const Pipeline& pipeline, const Request& request,
-                             const Result& result);
+                             const Result& result, FileNames names = FileNames::paths);
 
 // The texts of a picture: `parameters` in the form of AUTOMATIC1111's web interface, and `flux2`.
 std::vector<ImageText> picture_texts(const nlohmann::json& facts);

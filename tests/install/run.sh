@@ -59,7 +59,7 @@ use_package "$work/prefix" static --static
 [ "${2:-}" = shared ] || exit 0
 
 quietly cmake -S "$source" -B "$build/shared" -DBUILD_SHARED_LIBS=ON -DFLUX2_GGML_BUILD="$build" -DFLUX2_BUILD_TESTS=OFF \
-    -DFLUX2_BUILD_CONVERT=OFF -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0
+    -DFLUX2_BUILD_CONVERT=OFF -DFLUX2_BUILD_SERVER=OFF -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0
 quietly cmake --build "$build/shared" --target flux2 -j "$(getconf _NPROCESSORS_ONLN)"
 quietly cmake --install "$build/shared" --prefix "$work/shared-prefix" --component library
 use_package "$work/shared-prefix" shared
