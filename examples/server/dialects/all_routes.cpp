@@ -1,5 +1,6 @@
 #include "dialects/all_routes.hpp"
 
+#include "dialects/native.hpp"
 #include "dialects/openai.hpp"
 #include "dialects/operations.hpp"
 
@@ -8,6 +9,7 @@ namespace flux2::server {
 void add_all_routes(Routes& routes, Service& service) {
     add_operations(routes, service);
     add_openai(routes, service);
+    add_native(routes, service);
     routes.add({.method = "GET",
                 .path = "/api/v1/openapi.json",
                 .summary = "This description of all routes."},

@@ -4,6 +4,7 @@
 #include "base/image_limits.hpp"
 #include "dialects/openai_fields.hpp"
 #include "http/base64.hpp"
+#include "http/event_stream.hpp"
 
 #include <chrono>
 
@@ -71,10 +72,75 @@ json answer_of(Service& service, const httplib::Request& request, const ImagesRe
             {"usage", usage_of(images, status)}};
 }
 
+// The events of a streamed request: unfinished pictures at evenly spaced steps, then the finished
+// ones.
+class ImageEvents {
+  public:
+    ImageEvents(Service& service, ImagesRequest images)
+        : service_(service),
+          images_(std::move(images)),
+          prefix_(images_.kind == ImagesKind::edit ? "image_edit." : "image_generation.") {}
+
+    std::string operator()(const JobStatus& status) {
+        if (status.state == JobState::done) {
+            return completed(status);
+        }
+        if (status.has_ended()) {
+            return event_text("error", openai_error(service_.error_of(status)));
+        }
+        return partial(status.progress);
+    }
+
+  private:
+    json event(const std::string& type, JobStatus::Time time, const std::string& bytes) const {
+        return {{"type", prefix_ + type},        {"b64_json", to_base64(bytes)},
+                {"created_at", unix_time(time)}, {"background", "opaque"},
+                {"quality", images_.quality},    {"output_format", images_.format.word}};
+    }
+
+    std::string partial(const JobProgress& progress) {
+        const bool is_due =
+            n_partial_ < images_.partial_images && progress.preview && progress.n_steps > 0 &&
+            progress.step < progress.n_steps &&
+            progress.step * (images_.partial_images + 1) >= (n_partial_ + 1) * progress.n_steps;
+        if (!is_due) {
+            return "";
+        }
+        const Image& preview = *progress.preview;
+        json data = event("partial_image", JobStatus::Time::clock::now(),
+                          picture_bytes(preview, images_.format));
+        data["partial_image_index"] = n_partial_++;
+        data["size"] = concat(preview.width, "x", preview.height);
+        return event_text(data["type"], data);
+    }
+
+    std::string completed(const JobStatus& status) const {
+        std::string texts;
+        for (const Picture& picture : status.pictures) {
+            json data =
+                event("completed", status.ended, picture_bytes(service_, picture, images_.format));
+            data["size"] = size_of(picture.facts);
+            data["usage"] = usage_of(images_, status);
+            texts += event_text(data["type"], data);
+        }
+        return texts;
+    }
+
+    Service& service_;
+    ImagesRequest images_;
+    std::string prefix_;
+    int n_partial_ = 0;
+};
+
 void make_images(Service& service, ImagesKind kind, const httplib::Request& request,
                  httplib::Response& response) {
     ImagesRequest images = read_images_request(kind, request, service);
     images.job.origin = response.get_header_value("x-request-id");
+    if (images.stream) {
+        const auto held = std::make_shared<HeldJob>(service, std::move(images.job));
+        stream_events(response, **held, ImageEvents(service, std::move(images)), [held] {});
+        return;
+    }
     const HeldJob job(service, std::move(images.job));
     answer_json(response, answer_of(service, request, images, job.wait(request)));
 }
@@ -110,6 +176,14 @@ void add_openai(Routes& routes, Service& service) {
                 .fields = &generation_fields()},
                [&](const httplib::Request& request, httplib::Response& response) {
                    make_images(service, ImagesKind::generation, request, response);
+               });
+    routes.add({.method = "POST",
+                .path = "/v1/images/edits",
+                .summary = "Edits pictures: references, or a part of the first one.",
+                .fields = &edit_fields(),
+                .takes_form = true},
+               [&](const httplib::Request& request, httplib::Response& response) {
+                   make_images(service, ImagesKind::edit, request, response);
                });
     routes.add({.method = "GET", .path = "/v1/models", .summary = "The models of this server."},
                [&](const httplib::Request&, httplib::Response& response) {

@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/image_limits.hpp"
+#include "http/uploads.hpp"
 
 #include <algorithm>
 
@@ -40,7 +41,9 @@ const FieldTable& shared_fields() {
          {"url", "b64_json"}},
         {"stream", FieldKind::boolean, "send events while the picture is made"},
         {"partial_images", FieldKind::integer, "unfinished pictures to send meanwhile", 0,
-         kMostPartialImages}};
+         kMostPartialImages},
+        {"references", FieldKind::pictures, "more pictures that the prompt may refer to", 0,
+         kMaxReferences}};
     return table;
 }
 
@@ -55,6 +58,52 @@ std::optional<int> steps_of(const std::string& quality, const FileInfo& model) {
     return std::nullopt;
 }
 
+int64_t tokens_of(const Image& image, size_t n_images) {
+    const int64_t pixels = int64_t{image.width} * image.height;
+    return std::min(pixels, max_reference_pixels(n_images)) / (kImageGrid * kImageGrid);
+}
+
+// The files of a field of either form of the request.
+std::vector<std::string> files_of(const httplib::Request& request, const RequestFields& fields,
+                                  const char* form_name, const char* json_name, size_t most) {
+    if (request.is_multipart_form_data()) {
+        return files_from_form(form_name, request.form, most);
+    }
+    // The form's name is understood in JSON too.
+    const char* name = fields.has(json_name) ? json_name : form_name;
+    return files_from_json(name, fields.value(name), most);
+}
+
+// The pictures of an edit are references. With a mask, or a strength, the first one is changed
+// itself.
+void read_edit(const httplib::Request& request, const RequestFields& fields, Request& picture) {
+    const auto files = files_of(request, fields, "image", "images", kMaxReferences);
+    if (files.empty()) {
+        throw FieldError("image", "image is missing; send the picture to edit");
+    }
+    for (const std::string& file : files) {
+        picture.references.push_back(uploaded_image("image", file));
+    }
+    const auto masks = files_of(request, fields, "mask", "mask", 1);
+    const std::optional<float> strength = fields.number("strength");
+    if (masks.empty() && !strength) {
+        return;
+    }
+    picture.init = InitImage{std::move(picture.references.front()), strength};
+    picture.references.erase(picture.references.begin());
+    if (!masks.empty()) {
+        picture.inpaint.emplace();
+        picture.inpaint->mask = uploaded_alpha_mask("mask", masks.front());
+        const Mask& mask = picture.inpaint->mask;
+        const Image& image = picture.init->image;
+        if (mask.width != image.width || mask.height != image.height) {
+            throw FieldError(
+                "mask", concat("mask has ", mask.width, "x", mask.height, " pixels, its picture ",
+                               image.width, "x", image.height, "; send one of the same size"));
+        }
+    }
+}
+
 bool is_dalle(const std::string& model) {
     return model.starts_with("dall-e");
 }
@@ -66,9 +115,27 @@ const FieldTable& generation_fields() {
     return table;
 }
 
+const FieldTable& edit_fields() {
+    static const FieldTable table = joined(
+        generation_fields(),
+        {{"image", FieldKind::pictures, "pictures to edit; in a form files image or image[]", 0,
+          kMaxReferences},
+         {"images", FieldKind::pictures,
+          "the same in JSON: a list of {\"image_url\": \"data:image/png;base64,...\"}", 0,
+          kMaxReferences},
+         {"mask", FieldKind::pictures,
+          "a picture of the first one's size; what is transparent in it is painted anew", 0, 1},
+         {"strength", FieldKind::number,
+          "begin with the first picture and change it so much; absent: it is a reference", 0.01,
+          1}});
+    return table;
+}
+
 ImagesRequest read_images_request(ImagesKind kind, const httplib::Request& request,
                                   const Service& service) {
-    const RequestFields fields = RequestFields::read(generation_fields(), request);
+    const bool is_edit = kind == ImagesKind::edit;
+    const RequestFields fields =
+        RequestFields::read(is_edit ? edit_fields() : generation_fields(), request);
     const std::string model_name = fields.text("model");
     const ModelEntry& model = service.model(model_name);
     ImagesRequest images;
@@ -79,6 +146,13 @@ ImagesRequest read_images_request(ImagesKind kind, const httplib::Request& reque
     read_prompt_fields(fields, service, images.job.request);
     if (const std::string size = fields.text("size", "auto"); size != "auto") {
         read_size("size", size, images.job.request);
+    }
+    if (is_edit) {
+        read_edit(request, fields, images.job.request);
+    }
+    for (const std::string& file :
+         files_of(request, fields, "references", "references", kMaxReferences)) {
+        images.job.request.references.push_back(uploaded_image("references", file));
     }
     images.quality = fields.text("quality", "auto");
     if (!images.job.request.steps) {
@@ -94,6 +168,9 @@ ImagesRequest read_images_request(ImagesKind kind, const httplib::Request& reque
     images.stream = fields.boolean("stream");
     images.partial_images = fields.integer("partial_images").value_or(0);
     images.job.request.preview = images.stream && images.partial_images > 0;
+    for (const Image& image : images.job.request.references) {
+        images.n_image_tokens += tokens_of(image, images.job.request.references.size());
+    }
     images.n_text_tokens =
         (static_cast<int64_t>(images.job.request.prompt.size()) + kBytesPerToken - 1) /
         kBytesPerToken;

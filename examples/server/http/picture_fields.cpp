@@ -70,8 +70,10 @@ void read_adapters(const RequestFields& fields, const Service& service, Request&
     }
 }
 
-std::vector<std::byte> encoded(const Image& image, const PictureFormat& format, const json& facts) {
-    return encode_image(image, format.format, cli::picture_texts(facts));
+std::string encoded(const Image& image, const PictureFormat& format,
+                    const std::vector<ImageText>& texts) {
+    const std::vector<std::byte> bytes = encode_image(image, format.format, texts);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace
@@ -148,11 +150,14 @@ std::string picture_bytes(Service& service, const Picture& picture, const Pictur
         throw StatusError(410, "picture_gone",
                           concat("the picture ", picture.id, " has left the store of results"));
     }
-    const std::vector<std::byte> bytes =
-        picture.image ? encoded(*picture.image, format, picture.facts)
-                      : encoded(decode_image(std::as_bytes(std::span(*stored)), "the picture"),
-                                format, picture.facts);
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    const std::vector<ImageText> texts = cli::picture_texts(picture.facts);
+    return picture.image ? encoded(*picture.image, format, texts)
+                         : encoded(decode_image(std::as_bytes(std::span(*stored)), "the picture"),
+                                   format, texts);
+}
+
+std::string picture_bytes(const Image& image, const PictureFormat& format) {
+    return encoded(image, format, {});
 }
 
 }  // namespace flux2::server

@@ -34,4 +34,7 @@ PictureFormat picture_format(const std::string& word);
 // 410 when it has left the store.
 std::string picture_bytes(Service& service, const Picture& picture, const PictureFormat& format);
 
+// The file of an unfinished picture.
+std::string picture_bytes(const Image& image, const PictureFormat& format);
+
 }  // namespace flux2::server

@@ -175,6 +175,16 @@ RequestFields RequestFields::from_form(const FieldTable& table,
     return from_json(table, std::move(body));
 }
 
+RequestFields RequestFields::from_query(const FieldTable& table, const httplib::Params& params) {
+    json body = json::object();
+    for (const Field& field : table) {
+        if (const auto found = params.find(field.name); found != params.end()) {
+            body[field.name] = from_string(field, found->second);
+        }
+    }
+    return from_json(table, std::move(body));
+}
+
 RequestFields RequestFields::read(const FieldTable& table, const httplib::Request& request) {
     return request.is_multipart_form_data() ? from_form(table, request.form)
                                             : from_json(table, parse_body(request.body));

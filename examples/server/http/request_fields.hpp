@@ -50,6 +50,8 @@ class RequestFields {
     static RequestFields from_json(const FieldTable& table, nlohmann::json body);
     // The texts of a form, where every value is a string.
     static RequestFields from_form(const FieldTable& table, const httplib::MultipartFormData& form);
+    // The parameters of an address, likewise.
+    static RequestFields from_query(const FieldTable& table, const httplib::Params& params);
     // By the request's Content-Type.
     static RequestFields read(const FieldTable& table, const httplib::Request& request);
 

@@ -96,9 +96,19 @@ Adapter Service::lora(const std::string& name, float strength) const {
     }
 }
 
-std::vector<std::string> Service::lora_names() const {
-    return options_.lora_folder.empty() ? std::vector<std::string>()
-                                        : cli::LoraFolder(options_.lora_folder).names();
+std::vector<AdapterInfo> Service::loras() const {
+    std::vector<AdapterInfo> loras;
+    if (!options_.lora_folder.empty()) {
+        const cli::LoraFolder folder(options_.lora_folder);
+        for (const std::string& name : folder.names()) {
+            try {
+                loras.push_back(inspect_adapter(folder.find(name)));
+            } catch (const Error&) {
+                // A model, or an adapter for another one.
+            }
+        }
+    }
+    return loras;
 }
 
 HttpError Service::error_of(const JobStatus& status) const {

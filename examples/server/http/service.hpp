@@ -38,7 +38,8 @@ class Service {
     const ModelEntry& model(const std::string& name) const;
     // The LoRA of this name in the folder of LoRAs. Throws FieldError.
     Adapter lora(const std::string& name, float strength) const;
-    std::vector<std::string> lora_names() const;
+    // Those that can be used, with what their headers say.
+    std::vector<AdapterInfo> loras() const;
 
     // Why a job failed, without folders of this machine.
     HttpError error_of(const JobStatus& status) const;
