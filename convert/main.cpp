@@ -5,6 +5,7 @@
 #include "base/file.hpp"
 #include "base/guarded_main.hpp"
 #include "base/image_limits.hpp"
+#include "base/parse_arguments.hpp"
 #include "base/parse_number.hpp"
 #include "convert.hpp"
 #include "extract_lora.hpp"
@@ -355,7 +356,7 @@ int run(const cxxopts::ParseResult& args) {
 
 int main_checked(int argc, char** argv) {
     cxxopts::Options options = describe_options();
-    const cxxopts::ParseResult args = options.parse(argc, argv);
+    const cxxopts::ParseResult args = parse_arguments(options, argc, argv);
     if (args.count("help") > 0) {
         std::cout << options.help()
                   << "\nExit codes: 0 ok, 1 verification failed or internal error, 2 usage,\n"

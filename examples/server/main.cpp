@@ -3,6 +3,7 @@
 #include <flux2/log.hpp>
 #include "base/check.hpp"
 #include "base/guarded_main.hpp"
+#include "base/parse_arguments.hpp"
 #include "common/cancel.hpp"
 #include "common/options.hpp"
 #include "dialects/all_routes.hpp"
@@ -40,7 +41,7 @@ void drain(Service& service, std::chrono::seconds limit) {
 
 int run(int argc, char** argv) {
     cxxopts::Options options = describe_server_options();
-    const auto args = options.parse(argc, argv);
+    const auto args = parse_arguments(options, argc, argv);
     if (args.count("help") > 0) {
         std::cout << server_help(options);
         return 0;

@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/parse_arguments.hpp"
 #include "base/system.hpp"
 #include "base/utf8.hpp"
 #include "commands/session.hpp"
@@ -356,7 +357,7 @@ fs::path PictureMaker::save(const Result& result, const std::vector<ImageText>& 
 int generate(int argc, char** argv) {
     return telling_errors(argc, argv, [&] {
         cxxopts::Options options = describe_options("flux2", "");
-        const auto args = options.parse(argc, argv);
+        const auto args = parse_arguments(options, argc, argv);
         if (args.count("help") > 0) {
             std::cout << help_of(options) << "\nflux2 help lists the other commands.\n";
             return 0;
@@ -374,7 +375,7 @@ int redo(int argc, char** argv) {
         options.add_options()("picture", "", cxxopts::value<std::string>());
         options.parse_positional({"picture"});
         options.positional_help("");  // the usage line shows it first
-        const auto args = options.parse(argc, argv);
+        const auto args = parse_arguments(options, argc, argv);
         if (args.count("help") > 0) {
             std::cout << "Makes a picture again from the settings stored in it; options change "
                          "them.\n"

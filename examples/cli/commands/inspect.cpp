@@ -1,6 +1,7 @@
 #include "commands/inspect.hpp"
 
 #include <flux2/flux2.hpp>
+#include "base/parse_arguments.hpp"
 #include "common/options.hpp"
 
 #include <cxxopts.hpp>
@@ -371,7 +372,7 @@ int info(int argc, char** argv) {
         ("h,help", "print this help");
     options.parse_positional("files");
     options.positional_help("FILE...");
-    const auto args = options.parse(argc, argv);
+    const auto args = parse_arguments(options, argc, argv);
     if (args.count("help") > 0) {
         std::cout << options.help();
         return 0;

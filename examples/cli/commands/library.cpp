@@ -3,6 +3,7 @@
 #include <flux2/flux2.hpp>
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/parse_arguments.hpp"
 #include "common/options.hpp"
 #include "common/reference_library.hpp"
 
@@ -109,7 +110,7 @@ int library(int argc, char** argv) {
         ("h,help", "print this help");
     options.parse_positional({"folder"});
     options.positional_help("FOLDER");
-    const auto args = options.parse(argc, argv);
+    const auto args = parse_arguments(options, argc, argv);
     if (args.count("help") > 0) {
         std::cout << options.help();
         return 0;

@@ -2,6 +2,7 @@
 
 #include <flux2/flux2.hpp>
 #include <flux2/log.hpp>
+#include "base/parse_arguments.hpp"
 #include "commands/generate.hpp"
 #include "common/model_choice.hpp"
 #include "common/options.hpp"
@@ -86,7 +87,7 @@ int plan(int argc, char** argv) {
                              "--cache keeps the results.\n");
     add_model_options(options);
     add_generate_options(options);
-    const auto args = options.parse(argc, argv);
+    const auto args = parse_arguments(options, argc, argv);
     if (args.count("help") > 0) {
         std::cout << help_of(options);
         return 0;

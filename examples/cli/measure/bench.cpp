@@ -3,6 +3,7 @@
 #include <flux2/flux2.hpp>
 #include "base/check.hpp"
 #include "base/image_limits.hpp"
+#include "base/parse_arguments.hpp"
 #include "base/parse_number.hpp"
 #include "checkpoints/inventory.hpp"
 #include "checkpoints/text_config.hpp"
@@ -335,7 +336,7 @@ void print_json(const Bench& bench) {
 
 int bench(int argc, char** argv) {
     cxxopts::Options known = known_options();
-    const auto args = known.parse(argc, argv);
+    const auto args = parse_arguments(known, argc, argv);
     if (args.count("help") > 0) {
         std::cout << known.help();
         return 0;

@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/image_limits.hpp"
+#include "base/parse_arguments.hpp"
 #include "base/parse_number.hpp"
 #include "base/system.hpp"
 #include "checkpoints/inventory.hpp"
@@ -290,7 +291,7 @@ void run_replay(const cxxopts::ParseResult& args, Report& report) {
 
 int selftest(int argc, char** argv) {
     cxxopts::Options options = known_options();
-    const auto args = options.parse(argc, argv);
+    const auto args = parse_arguments(options, argc, argv);
     if (args.count("help") > 0) {
         std::cout << options.help();
         return 0;
