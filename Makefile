@@ -42,15 +42,16 @@ asan: setup
 	cmake --preset asan $(CMAKE_ARGS)
 	cmake --build build-asan -j $(JOBS)
 	ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build-asan --output-on-failure -j $(JOBS) -L programs
-	printf '%s\n' 'ctest --test-dir build-asan --output-on-failure -R ^c_header$$' \
-		'$(ASAN_TESTS) --source-file=*/convert/*,*/models/*' '$(ASAN_TESTS) --source-file=*/pipeline/*' \
+	printf '%s\n' '$(ASAN_TESTS) --source-file=*/convert/*,*/models/*' '$(ASAN_TESTS) --source-file=*/pipeline/*' \
 		'$(ASAN_TESTS) --source-file-exclude=*/convert/*,*/models/*,*/pipeline/*,$(NOT_ALONE)' \
+		'env OMP_WAIT_POLICY=passive build-asan/bin/flux2-server-tests' \
+		'ctest --test-dir build-asan --output-on-failure -R ^c_header$$' \
 		| xargs -P 2 -I{} sh -fc '{}'
 
 fuzz:
 	scripts/setup.sh developer
 	cmake --preset fuzz $(CMAKE_ARGS)
-	cmake --build build-fuzz -j $(JOBS) --target fuzz_safetensors fuzz_gguf fuzz_image fuzz_adapter
+	cmake --build build-fuzz -j $(JOBS) --target fuzz_safetensors fuzz_gguf fuzz_image fuzz_adapter fuzz_http
 	tests/fuzz/run.sh $(or $(SECONDS_EACH),30)
 
 bench: all

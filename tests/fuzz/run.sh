@@ -29,7 +29,7 @@ fuzz() { # FORMAT SECONDS
     grep -E "^Done|number_of_executed_units" "$corpus/$1.log"
 }
 
-formats="safetensors gguf image adapter"
+formats="safetensors gguf image adapter http"
 for format in $formats; do
     if [ ! -x "$bin/fuzz_$format" ]; then
         echo "$bin/fuzz_$format is not built; run make fuzz" >&2

@@ -1,8 +1,12 @@
 #include "support/running_server.hpp"
 
 #include "dialects/all_routes.hpp"
+#include "http/base64.hpp"
+#include "support/png_builder.hpp"
 
 #include <doctest/doctest.h>
+
+#include <sstream>
 
 namespace flux2::test {
 namespace {
@@ -45,6 +49,56 @@ TestServer::Answer TestServer::post(const std::string& path, const nlohmann::jso
 
 TestServer::Answer TestServer::get(const std::string& path) const {
     return answer_of(client().Get(path));
+}
+
+TestServer::Answer TestServer::post_form(const std::string& path,
+                                         const httplib::UploadFormDataItems& items) const {
+    return answer_of(client().Post(path, items));
+}
+
+std::vector<Event> events_of(const std::string& stream) {
+    std::vector<Event> events;
+    std::istringstream in(stream);
+    std::string name;
+    for (std::string line; std::getline(in, line);) {
+        if (line.starts_with("event: ")) {
+            name = line.substr(7);
+        } else if (line.starts_with("data: ")) {
+            events.push_back({name, nlohmann::json::parse(line.substr(6))});
+        }
+    }
+    return events;
+}
+
+std::string striped_png(int width, int height) {
+    Image picture{width, height, {}};
+    for (int i = 0; i < width * height; ++i) {
+        for (const int value : {i % 251, i / width * 2 % 256, 90}) {
+            picture.rgb.push_back(static_cast<uint8_t>(value));
+        }
+    }
+    const std::vector<std::byte> bytes = encode_image(picture);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Image picture_from_base64(const std::string& text) {
+    const auto bytes = server::from_base64(text);
+    REQUIRE(bytes.has_value());
+    return decode_image(std::as_bytes(std::span(*bytes)));
+}
+
+std::string half_transparent_png(int width, int height, int until) {
+    Bytes rows;
+    for (int y = 0; y < height; ++y) {
+        rows.push_back(std::byte{0});
+        for (int x = 0; x < width; ++x) {
+            rows.insert(rows.end(), 3, std::byte{0});
+            rows.push_back(x < until ? std::byte{0} : std::byte{255});
+        }
+    }
+    const Bytes file =
+        png(static_cast<uint32_t>(width), static_cast<uint32_t>(height), 8, rgb_alpha, rows);
+    return {reinterpret_cast<const char*>(file.data()), file.size()};
 }
 
 }  // namespace flux2::test

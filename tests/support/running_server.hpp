@@ -1,6 +1,7 @@
 // A server inside the test program, on a free port, with the bundled model.
 #pragma once
 
+#include <flux2/image.hpp>
 #include "http/http_server.hpp"
 #include "http/server_options.hpp"
 #include "http/service.hpp"
@@ -9,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <string>
+#include <vector>
 
 namespace flux2::test {
 
@@ -33,10 +35,26 @@ class TestServer {
     };
     Answer post(const std::string& path, const nlohmann::json& body) const;
     Answer get(const std::string& path) const;
+    Answer post_form(const std::string& path, const httplib::UploadFormDataItems& items) const;
 
   private:
     server::Service service_;
     server::HttpServer http_;
 };
+
+// An event of a text/event-stream.
+struct Event {
+    std::string name;
+    nlohmann::json data;
+};
+// All events of a stream; comments are left out.
+std::vector<Event> events_of(const std::string& stream);
+
+// A picture of stripes in PNG.
+std::string striped_png(int width, int height);
+// The picture in a base64 text.
+Image picture_from_base64(const std::string& text);
+// A PNG of black pixels, those with x < `until` transparent.
+std::string half_transparent_png(int width, int height, int until);
 
 }  // namespace flux2::test

@@ -69,20 +69,20 @@ std::vector<std::string> files_of(const httplib::Request& request, const Request
     if (request.is_multipart_form_data()) {
         return files_from_form(form_name, request.form, most);
     }
-    // The form's name is understood in JSON too.
-    const char* name = fields.has(json_name) ? json_name : form_name;
-    return files_from_json(name, fields.value(name), most);
+    return files_from_json(json_name, fields.value(json_name), most);
 }
 
 // The pictures of an edit are references. With a mask, or a strength, the first one is changed
 // itself.
 void read_edit(const httplib::Request& request, const RequestFields& fields, Request& picture) {
-    const auto files = files_of(request, fields, "image", "images", kMaxReferences);
+    // JSON has `images`; the form's name is understood there too.
+    const char* field = fields.has("images") ? "images" : "image";
+    const auto files = files_of(request, fields, "image", field, kMaxReferences);
     if (files.empty()) {
         throw FieldError("image", "image is missing; send the picture to edit");
     }
     for (const std::string& file : files) {
-        picture.references.push_back(uploaded_image("image", file));
+        picture.references.push_back(uploaded_image(field, file));
     }
     const auto masks = files_of(request, fields, "mask", "mask", 1);
     const std::optional<float> strength = fields.number("strength");

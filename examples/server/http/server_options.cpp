@@ -88,8 +88,6 @@ void read_limits(const cxxopts::ParseResult& args, ServerOptions& o) {
     o.timeout = read_seconds(args, "timeout", 1, o.timeout);
     if (args.count("max-body") > 0) {
         o.max_body_bytes = parse_bytes("--max-body", given(args, "max-body"), "size of a request");
-        check(o.max_body_bytes > 0, ErrorKind::bad_argument,
-              "--max-body 0 would refuse every request; use a size such as 100M");
     }
     o.idle_time = read_seconds(args, "sleep-idle-seconds", -1, o.idle_time);
     o.idle_time = std::max(o.idle_time, std::chrono::seconds(0));

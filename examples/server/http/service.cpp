@@ -1,7 +1,7 @@
 #include "http/service.hpp"
 
 #include "base/check.hpp"
-#include "common/closest_names.hpp"
+#include "http/client_connection.hpp"
 #include "http/log_line.hpp"
 
 #include <algorithm>
@@ -135,7 +135,7 @@ JobStatus HeldJob::wait(const httplib::Request& request) const {
         status = job_->wait(status.sequence, kClientCheck);
         if (const auto now = std::chrono::steady_clock::now(); now - checked >= kClientCheck) {
             checked = now;
-            if (request.is_connection_closed()) {
+            if (client_is_gone(request)) {
                 service_.runner().cancel(*job_);
                 status = job_->wait_end();
             }
