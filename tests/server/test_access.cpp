@@ -1,4 +1,5 @@
 // Who may use the server, and what happens when it is busy or stops.
+#include "dialects/all_routes.hpp"
 #include "http/access.hpp"
 #include "support/support.hpp"
 #include "support/running_server.hpp"
@@ -171,4 +172,20 @@ TEST_CASE("metrics count jobs, pictures and refusals") {
 TEST_CASE("a server without --metrics has no such route") {
     TestServer server;
     CHECK(server.get("/metrics").status == 404);
+}
+
+TEST_CASE("while its models are opened the server answers 503 and when to try again") {
+    server::Service service(test_options());
+    server::HttpServer http(service);
+    server::add_all_routes(http.routes(), service);
+    http.listen();
+    httplib::Client client("127.0.0.1", http.port());
+    for (const char* path : {"/health", "/v1/models"}) {
+        const auto loading = client.Get(path);
+        CHECK(status_of(loading) == 503);
+        CHECK(loading->get_header_value("Retry-After") == "1");
+        CHECK(json::parse(loading->body)["error"]["type"] == "unavailable_error");
+    }
+    service.start();
+    CHECK(status_of(client.Get("/health")) == 200);
 }

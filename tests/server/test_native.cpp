@@ -100,6 +100,22 @@ TEST_CASE("a job that fails says why, without a path of the machine") {
     CHECK(message.find('/') == std::string::npos);
 }
 
+TEST_CASE("a request for which memory does not suffice fails, and the next one works") {
+    TestServer server;
+    json failed;
+    {
+        const AllocationLimit limit(200'000);
+        failed = server
+                     .post("/v1/images/generations",
+                           {{"prompt", "a house"}, {"size", "512x512"}, {"steps", 1}})
+                     .body;
+    }
+    CHECK(failed["error"]["code"] == "out_of_memory");
+    const auto next = server.post("/v1/images/generations",
+                                  {{"prompt", "a house"}, {"size", "64x64"}, {"steps", 1}});
+    CHECK(next.status == 200);
+}
+
 TEST_CASE("the history has pages, thumbnails and settings") {
     TestServer server;
     for (int seed = 1; seed <= 3; ++seed) {

@@ -107,7 +107,7 @@ TEST_CASE("the command line makes the same pixels as a request over HTTP") {
     TestServer server;
     const TemporaryFolder folder;
     const std::string file = (folder / "out.png").string();
-    const ProgramResult run = run_program(std::string(FLUX2_PROGRAM) + " -m " + FLUX2_TINY_MODEL +
+    const ProgramResult run = run_program(flux2_path() + " -m " + FLUX2_TINY_MODEL +
                                           " --device CPU --no-cache -q -p 'a green tree' -W 96 "
                                           "-H 64 --steps 3 -s 11 -o " +
                                           file);

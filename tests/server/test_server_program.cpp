@@ -22,10 +22,9 @@ namespace {
 class Program {
   public:
     explicit Program(const std::string& options) {
-        const ProgramResult started =
-            run_program(std::string(FLUX2_SERVER_PROGRAM) +
-                        " --port 0 --no-cache --device CPU -m " + FLUX2_TINY_MODEL + " " + options +
-                        " > " + file("out") + " 2> " + file("log") + " < /dev/null & echo $!");
+        const ProgramResult started = run_program(
+            server_path() + " --port 0 --no-cache --device CPU -m " + FLUX2_TINY_MODEL + " " +
+            options + " > " + file("out") + " 2> " + file("log") + " < /dev/null & echo $!");
         process_ = std::stoi(started.out);
         for (int i = 0; i < 400 && address().empty(); ++i) {
             std::this_thread::sleep_for(25ms);
@@ -179,8 +178,7 @@ TEST_CASE("options can come from the environment") {
 
 TEST_CASE("options that cannot work end the program with a sentence") {
     const auto fails = [](const std::string& options, int code, const std::string& piece) {
-        const ProgramResult result =
-            run_program(std::string(FLUX2_SERVER_PROGRAM) + " " + options + " < /dev/null");
+        const ProgramResult result = run_program(server_path() + " " + options + " < /dev/null");
         INFO(options << "\n" << result.err);
         CHECK(result.exit_code == code);
         CHECK(result.err.find(piece) != std::string::npos);
@@ -200,7 +198,7 @@ TEST_CASE("options that cannot work end the program with a sentence") {
 }
 
 TEST_CASE("the help names every group of options") {
-    const ProgramResult help = run_program(std::string(FLUX2_SERVER_PROGRAM) + " --help");
+    const ProgramResult help = run_program(server_path() + " --help");
     CHECK(help.exit_code == 0);
     for (const char* option : {"--port", "--api-key", "--models-dir", "--model", "--max-vram"}) {
         CHECK(help.out.find(option) != std::string::npos);

@@ -23,6 +23,10 @@ std::string convert_path() {
     return FLUX2_CONVERT_PROGRAM;
 }
 
+std::string server_path() {
+    return FLUX2_SERVER_PROGRAM;
+}
+
 ProgramResult run_program(const std::string& command_line) {
     const TemporaryFolder folder;
     const int status = std::system((command_line + " > '" + (folder / "out").string() + "' 2> '" +

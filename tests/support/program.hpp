@@ -14,6 +14,7 @@ struct ProgramResult {
 // Where the programs of this build are.
 std::string flux2_path();
 std::string convert_path();
+std::string server_path();
 
 // Runs a shell command line and waits for it.
 ProgramResult run_program(const std::string& command_line);

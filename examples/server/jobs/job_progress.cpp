@@ -32,8 +32,11 @@ void ProgressReport::step(const Step& step) {
             progress.step = step.step;
             progress.n_steps = step.n_steps;
         }
-        // Parts are loaded between other stages too; what is done stays done.
-        progress.share = std::max(progress.share, share_of_picture(step.stage, step.share));
+        // As if all pictures that are left were made together. Parts are loaded between other
+        // stages too; what is done stays done.
+        const double finished = static_cast<double>(status.pictures.size()) / job_.request().n;
+        const double share = finished + (1 - finished) * share_of_picture(step.stage, step.share);
+        progress.share = std::max(progress.share, share);
         if (progress.share >= kLeastShare) {
             progress.seconds_left = so_far.count() * (1 - progress.share) / progress.share;
         }
