@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the missing packages that the build needs. Silent and quick when nothing is missing.
-# Usage: scripts/setup.sh [developer|cross]   "developer" adds clang-format, clang and its runtime; "cross" (Linux) a compiler
+# Usage: scripts/setup.sh [developer|cross]   "developer" adds clang-format, curl, clang and its runtime; "cross" (Linux) a compiler
 # for the other architecture and qemu-user.
 # FLUX2_SKIP_SETUP=1 skips everything; CMake then says what it cannot find.
 set -eu
@@ -51,6 +51,7 @@ elif has_command brew && ! brew --prefix --installed openssl@3 > /dev/null 2>&1;
 fi
 if [ "$mode" = developer ]; then
     need clang-format clang-format has_command clang-format
+    need curl curl has_command curl
     if [ "$(uname)" != Darwin ]; then
         need clang - has_command clang++
         need libclang-rt-14-dev - clang_runtime

@@ -23,6 +23,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr auto kLastAnswers = 5s;  // to be sent after the last job
+
 // After the first signal running jobs may end; a second one cancels them.
 void drain(Service& service, std::chrono::seconds limit) {
     cli::cancel_requested = false;
@@ -36,6 +38,11 @@ void drain(Service& service, std::chrono::seconds limit) {
         if (std::chrono::steady_clock::now() >= end || cli::cancel_requested) {
             service.runner().cancel_all();
         }
+    }
+    // Stopping the server would cut off the last events of its streams.
+    const auto last = std::chrono::steady_clock::now() + kLastAnswers;
+    while (service.n_held_jobs() > 0 && std::chrono::steady_clock::now() < last) {
+        std::this_thread::sleep_for(5ms);
     }
 }
 

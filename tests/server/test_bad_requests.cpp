@@ -230,6 +230,10 @@ TEST_CASE("a body that is too large is refused before it is read") {
         server.client().Post("/v1/images/generations", std::string(20000, ' '), "application/json");
     check_refused(result);
     CHECK(result->status == 413);
+    const auto form = server.client().Post("/v1/images/generations", std::string(9000, ' '),
+                                           "application/x-www-form-urlencoded");
+    check_refused(form);
+    CHECK(form->body.find("application/json") != std::string::npos);
 }
 
 TEST_CASE("a sender that stops in the middle does not hold the server") {

@@ -103,6 +103,22 @@ TEST_CASE("after SIGTERM the server finishes its jobs and keeps their pictures")
     CHECK(program.log().find("event=stopped") != std::string::npos);
 }
 
+TEST_CASE("a stream gets its last event although the server is told to stop") {
+    const Program program("");
+    std::thread stop([&] {
+        std::this_thread::sleep_for(100ms);
+        program.send(SIGTERM);
+    });
+    const auto answer = program.client().Post(
+        "/v1/images/generations",
+        R"({"prompt": "a house", "size": "64x64", "steps": 20, "stream": true})",
+        "application/json");
+    stop.join();
+    REQUIRE(answer);
+    CHECK(answer->body.find("image_generation.completed") != std::string::npos);
+    CHECK(program.ends_within(30s));
+}
+
 TEST_CASE("jobs that last longer than --drain-seconds are cancelled") {
     const Program program("--drain-seconds 1");
     submit(program, kLongJob);

@@ -13,6 +13,7 @@ namespace {
 using HandlerResponse = httplib::Server::HandlerResponse;
 
 constexpr const char* kRequestId = "x-request-id";
+constexpr const char* kCurlForm = "application/x-www-form-urlencoded";
 constexpr size_t kBaseThreads = 4;  // more are started when they are needed
 constexpr size_t kWaitingConnections = 512;
 
@@ -121,6 +122,10 @@ void HttpServer::complete_error(const httplib::Request& request, httplib::Respon
         error = {405, "invalid_request_error", "method_not_allowed", "",
                  concat(request.path, " takes ", methods, ", not ", request.method)};
         response.set_header("Allow", methods);
+    }
+    // The HTTP library reads little of what curl -d sends without a header.
+    if (error.status == 413 && request.get_header_value("Content-Type") == kCurlForm) {
+        error.message = "the body is too large for its type; send Content-Type: application/json";
     }
     if (!response.has_header(kRequestId)) {
         response.set_header(kRequestId, "req_" + new_id());

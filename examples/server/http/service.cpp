@@ -118,7 +118,9 @@ HttpError Service::error_of(const JobStatus& status) const {
 }
 
 HeldJob::HeldJob(Service& service, JobRequest request)
-    : service_(service), job_(service.runner().submit(std::move(request))) {}
+    : service_(service), job_(service.runner().submit(std::move(request))) {
+    ++service_.n_held_jobs_;
+}
 
 HeldJob::~HeldJob() {
     if (!service_.runner().forget(job_->id())) {
@@ -126,6 +128,7 @@ HeldJob::~HeldJob() {
         job_->wait_end();
         service_.runner().forget(job_->id());
     }
+    --service_.n_held_jobs_;
 }
 
 JobStatus HeldJob::wait(const httplib::Request& request) const {

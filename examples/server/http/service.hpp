@@ -43,14 +43,19 @@ class Service {
 
     // Why a job failed, without folders of this machine.
     HttpError error_of(const JobStatus& status) const;
+    // Answers that wait for their job or tell about it.
+    size_t n_held_jobs() const { return n_held_jobs_; }
 
   private:
+    friend class HeldJob;
+
     ServerOptions options_;
     Metrics metrics_;
     ResultStore store_;
     std::unique_ptr<ModelPool> pool_;
     std::unique_ptr<JobRunner> runner_;
     std::atomic<bool> is_ready_ = false;
+    std::atomic<size_t> n_held_jobs_ = 0;
 };
 
 // The job of one HTTP request: the runner forgets it together with this object. If it has not ended
