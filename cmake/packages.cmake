@@ -60,6 +60,21 @@ else()
     target_link_libraries(flux2_utf8proc INTERFACE utf8proc)
 endif()
 
+# WebP pictures. Not fetched: without it flux2 refuses a WebP with a sentence.
+if(FLUX2_WEBP AND PKG_CONFIG_FOUND)
+    pkg_check_modules(webp QUIET IMPORTED_TARGET libwebp>=1.0)
+    pkg_check_modules(sharpyuv QUIET IMPORTED_TARGET libsharpyuv)  # what a static libwebp needs from version 1.3 on
+endif()
+add_library(flux2_webp INTERFACE)
+add_library(flux2::webp ALIAS flux2_webp)
+set(FLUX2_HAS_WEBP OFF)
+if(TARGET PkgConfig::webp)
+    set(FLUX2_HAS_WEBP ON)
+    target_link_libraries(flux2_webp INTERFACE PkgConfig::webp $<TARGET_NAME_IF_EXISTS:PkgConfig::sharpyuv>)
+elseif(FLUX2_WEBP AND NOT FLUX2_WEBP STREQUAL "AUTO")
+    message(FATAL_ERROR "FLUX2_WEBP is ${FLUX2_WEBP}, but pkg-config does not find libwebp (Debian: libwebp-dev, Homebrew: webp)")
+endif()
+
 if(FLUX2_BUILD_TESTS)
     find_package(doctest 2.4 QUIET)
     if(NOT TARGET doctest::doctest)

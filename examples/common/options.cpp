@@ -61,7 +61,7 @@ void add_generate_options(cxxopts::Options& options) {
         ("b,batch-count", "pictures per prompt, with seeds counting up", text())                  //
         ("batch-size", "how many of them in one pass; without -b also how many", text())          //
         ("r,ref-image",
-         "reference picture, PNG or JPEG (repeatable); ROLE=FILE says what it is for: style, "
+         "reference picture, PNG, JPEG or WebP (repeatable); ROLE=FILE says what it is for: style, "
          "pose, depth, subject, face, composition, background, colours or outlines",
          cxxopts::value<std::vector<std::string>>())                                    //
         ("ref-library", "folder of the pictures that @NAME in a prompt means", text())  //
@@ -93,7 +93,7 @@ void add_generate_options(cxxopts::Options& options) {
         ("lora-strict", "refuse a LoRA file of which anything cannot be used");
     options.add_options("Output")  //
         ("o,output",
-         "PNG, JPEG or BMP; {seed} and %03d (the next free number) are filled in (default "
+         "PNG, JPEG, WebP or BMP; {seed} and %03d (the next free number) are filled in (default "
          "output.png)",
          text())                                                                            //
         ("overwrite", "number pictures from 1 on and replace those that have the numbers")  //

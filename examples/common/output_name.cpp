@@ -1,11 +1,10 @@
 #include "common/output_name.hpp"
 
+#include <flux2/image.hpp>
 #include "base/check.hpp"
 #include "base/file.hpp"
-#include "base/letter_case.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <functional>
 #include <regex>
@@ -153,14 +152,10 @@ void check_output_pattern(const std::string& pattern) {
 }
 
 void check_output_file(const fs::path& path) {
-    const std::string extension = to_lower(path.extension().string());
-    constexpr std::array kKnown = {".png", ".jpg", ".jpeg", ".bmp"};
-    check(std::find(kKnown.begin(), kKnown.end(), extension) != kKnown.end() ||
-              (extension.empty() && is_stream(path)),
-          ErrorKind::bad_argument, path.string(),
-          ": pictures are written under names ending in .png, .jpg, .jpeg or .bmp");
+    // Report errors before the picture is made.
+    image_format_of(path);
     if (!is_stream(path)) {
-        check_writable(path);  // report errors before the picture is made
+        check_writable(path);
     }
 }
 

@@ -33,7 +33,8 @@ bool is_name(const std::string& text) {
 
 bool is_picture_name(const fs::path& file) {
     const std::string extension = to_lower(file.extension().string());
-    return extension == ".png" || extension == ".jpg" || extension == ".jpeg";
+    return extension == ".png" || extension == ".jpg" || extension == ".jpeg" ||
+           extension == ".webp";
 }
 
 // "red_robot" -> "red robot"
@@ -194,7 +195,8 @@ LibraryElement ReferenceLibrary::find(const std::string& name) const {
     if (found == pictures_.end()) {
         fail(ErrorKind::bad_argument, "there is no @", name, " in the reference library ",
              folder_.string(),
-             pictures_.empty() ? ", which holds no PNG or JPEG" : closest_names(name, names()));
+             pictures_.empty() ? ", which holds no PNG, JPEG or WebP"
+                               : closest_names(name, names()));
     }
     const std::vector<fs::path>& files = found->second;
     check(files.size() == 1, ErrorKind::bad_file, "@", name, " may be ", files.front().string(),

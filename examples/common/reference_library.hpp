@@ -10,7 +10,7 @@
 
 namespace flux2::cli {
 
-// NAME.png, NAME.jpg or NAME.jpeg, and what NAME.json beside it says.
+// NAME.png, NAME.jpg, NAME.jpeg or NAME.webp, and what NAME.json beside it says.
 struct LibraryElement {
     std::filesystem::path picture;
     std::string text;     // replaces @NAME in a prompt: its trigger words, else its name in words

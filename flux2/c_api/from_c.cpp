@@ -20,6 +20,7 @@ static_assert(static_cast<int>(Alpha::white) == FLUX2_ALPHA_WHITE);
 static_assert(static_cast<int>(ImageFormat::png) == FLUX2_IMAGE_PNG);
 static_assert(static_cast<int>(ImageFormat::jpeg) == FLUX2_IMAGE_JPEG);
 static_assert(static_cast<int>(ImageFormat::bmp) == FLUX2_IMAGE_BMP);
+static_assert(static_cast<int>(ImageFormat::webp) == FLUX2_IMAGE_WEBP);
 static_assert(static_cast<int>(InpaintArea::whole) == FLUX2_INPAINT_WHOLE);
 static_assert(static_cast<int>(InpaintArea::masked) == FLUX2_INPAINT_MASKED);
 static_assert(static_cast<int>(Stage::load) == FLUX2_STAGE_LOAD);
@@ -50,7 +51,8 @@ Alpha to_alpha(flux2_alpha alpha) {
 }
 
 ImageFormat to_format(flux2_image_format format) {
-    check(format == FLUX2_IMAGE_PNG || format == FLUX2_IMAGE_JPEG || format == FLUX2_IMAGE_BMP,
+    check(format == FLUX2_IMAGE_PNG || format == FLUX2_IMAGE_JPEG || format == FLUX2_IMAGE_BMP ||
+              format == FLUX2_IMAGE_WEBP,
           ErrorKind::bad_argument, "image format ", static_cast<int>(format),
           " is unknown; use one of flux2_image_format");
     return static_cast<ImageFormat>(format);

@@ -15,6 +15,7 @@
 #include <stb_image.h>
 #include <stb_image_write.h>
 
+#include <algorithm>
 #include <climits>
 
 namespace flux2 {
@@ -22,8 +23,6 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-constexpr int kJpegQuality =
-    95;  // as the reference saves; above 90 stb keeps colour at full resolution
 constexpr size_t kMaxInflation = 1032;  // bytes that deflate can make of one
 
 void append(void* context, void* data, int size) {
@@ -48,7 +47,7 @@ Pixels decode_pixels(Bytes bytes, const std::string& file) {
     return {width, height, n_channels, {values, stbi_image_free}};
 }
 
-std::vector<std::byte> encode_pixels(ImageFormat format, const Image& image) {
+std::vector<std::byte> encode_pixels(ImageFormat format, const Image& image, int quality) {
     const int width = image.width;
     const int height = image.height;
     const uint8_t* rgb = image.rgb.data();
@@ -59,11 +58,14 @@ std::vector<std::byte> encode_pixels(ImageFormat format, const Image& image) {
             ok = stbi_write_png_to_func(append, &out, width, height, 3, rgb, 3 * width);
             break;
         case ImageFormat::jpeg:
-            ok = stbi_write_jpg_to_func(append, &out, width, height, 3, rgb, kJpegQuality);
+            // stb takes 0 for its own default.
+            ok = stbi_write_jpg_to_func(append, &out, width, height, 3, rgb, std::max(quality, 1));
             break;
         case ImageFormat::bmp:
             ok = stbi_write_bmp_to_func(append, &out, width, height, 3, rgb);
             break;
+        case ImageFormat::webp:
+            fail(ErrorKind::internal, "stb writes no WebP");
     }
     check(ok != 0, ErrorKind::out_of_memory, "no memory to encode a picture of ", width, "x",
           height, " pixels");

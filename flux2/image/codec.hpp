@@ -1,4 +1,4 @@
-// Compressed bytes to pixels and back; the only file that uses stb.
+// PNG, JPEG and BMP: compressed bytes to pixels and back; the only file that uses stb.
 #pragma once
 
 #include <flux2/image.hpp>
@@ -28,8 +28,8 @@ struct Pixels {
 // broken; `file` names it.
 Pixels decode_pixels(std::span<const std::byte> bytes, const std::string& file);
 
-// A whole file. Throws out_of_memory.
-std::vector<std::byte> encode_pixels(ImageFormat format, const Image& image);
+// A whole PNG, JPEG or BMP. The quality of a JPEG is 0 to 100. Throws out_of_memory.
+std::vector<std::byte> encode_pixels(ImageFormat format, const Image& image, int quality);
 
 // Decompresses zlib data; nothing when they are broken or longer than max_size bytes. Both sizes
 // are at most INT_MAX. The checksum at the end of the data is not compared.

@@ -5,6 +5,7 @@
 #include "base/utf8.hpp"
 #include "image/jpeg_segment.hpp"
 #include "image/png_chunk.hpp"
+#include "image/webp_chunk.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -72,6 +73,12 @@ std::optional<size_t> find_entry(const TiffReader& reader, size_t directory, siz
     return std::nullopt;
 }
 
+// Tags and types of TIFF that a user comment takes: where the directory is that has it.
+constexpr size_t kExifDirectoryTag = 0x8769;
+constexpr size_t kUserCommentTag = 0x9286;
+constexpr size_t kTiffLong = 4;
+constexpr size_t kTiffUndefined = 7;
+
 constexpr size_t kEncodingBytes = 8;  // the name of a comment's encoding
 
 // UTF-16 of unknown byte order. Programs do not agree whether it is that of the EXIF data, so the
@@ -98,6 +105,20 @@ std::optional<std::string> decode_comment(std::string_view comment) {
     const bool plain = encoding == std::string_view("ASCII\0\0\0", kEncodingBytes) ||
                        encoding == std::string_view("\0\0\0\0\0\0\0\0", kEncodingBytes);
     return plain && is_utf8(text) ? std::optional(std::string(text)) : std::nullopt;
+}
+
+std::string big_endian(size_t value, int n_bytes) {
+    std::string bytes;
+    for (int shift = 8 * (n_bytes - 1); shift >= 0; shift -= 8) {
+        bytes += static_cast<char>(value >> shift & 0xff);
+    }
+    return bytes;
+}
+
+// An entry of a directory: tag, type, number of values, the value or where it is.
+std::string tiff_entry(size_t tag, size_t type, size_t n_values, size_t value) {
+    return big_endian(tag, 2) + big_endian(type, 2) + big_endian(n_values, 4) +
+           big_endian(value, 4);
 }
 
 }  // namespace
@@ -140,6 +161,23 @@ std::optional<std::string> exif_user_comment(Bytes exif) {
     return blank ? std::nullopt : text;
 }
 
+std::optional<std::string> exif_with_comment(const std::string& text) {
+    constexpr size_t kHeaderBytes = 8;
+    constexpr size_t kDirectoryBytes = 2 + 12 + 4;  // with one entry
+    constexpr size_t kExifDirectory = kHeaderBytes + kDirectoryBytes;
+    const std::string comment = std::string("UNICODE\0", 8) + utf16_from_utf8(text);
+    const std::string one = big_endian(1, 2);
+    const std::string last = big_endian(0, 4);
+    std::string exif = std::string("MM\0*", 4) + big_endian(kHeaderBytes, 4) +  //
+                       one + tiff_entry(kExifDirectoryTag, kTiffLong, 1, kExifDirectory) + last +
+                       one +
+                       tiff_entry(kUserCommentTag, kTiffUndefined, comment.size(),
+                                  kExifDirectory + kDirectoryBytes) +
+                       last + comment;
+    const bool exact = exif_user_comment(std::as_bytes(std::span(exif))) == text;
+    return exact ? std::optional(std::move(exif)) : std::nullopt;
+}
+
 Bytes jpeg_exif(Bytes bytes) {
     JpegSegments segments(bytes);
     while (const std::optional<JpegSegment> segment = segments.next()) {
@@ -155,6 +193,18 @@ Bytes png_exif(Bytes bytes, const std::string& file) {
     while (const std::optional<PngChunk> chunk = chunks.next()) {
         if (chunk->type == "eXIf") {
             return chunk->intact() ? chunk->data : Bytes{};
+        }
+    }
+    return {};
+}
+
+Bytes webp_exif(Bytes bytes, const std::string& file) {
+    WebpChunks chunks(bytes, file);
+    while (const std::optional<WebpChunk> chunk = chunks.next()) {
+        if (chunk->type == "EXIF") {
+            // Some programs write the name that the data have in a JPEG, too.
+            const bool named = starts_with(chunk->data, kJpegExifName);
+            return chunk->data.subspan(named ? kJpegExifName.size() : 0);
         }
     }
     return {};

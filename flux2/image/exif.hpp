@@ -23,19 +23,24 @@ int exif_orientation(std::span<const std::byte> exif);
 // broken, or its encoding is not known.
 std::optional<std::string> exif_user_comment(std::span<const std::byte> exif);
 
-// Tags and types of TIFF that a user comment takes: where the directory is that has it.
-constexpr size_t kExifDirectoryTag = 0x8769;
-constexpr size_t kUserCommentTag = 0x9286;
-constexpr size_t kTiffLong = 4;
-constexpr size_t kTiffUndefined = 7;
+// The key of the text that is kept as a user comment.
+constexpr std::string_view kCommentKey = "parameters";
+
+// EXIF data with nothing but a user comment. Byte order and encoding are those of AUTOMATIC1111's
+// web interface. Nothing when exif_user_comment would not return exactly this text, which must be
+// UTF-8.
+std::optional<std::string> exif_with_comment(const std::string& text);
+
 // What stands before EXIF data in their segment of a JPEG.
 constexpr std::string_view kJpegExifName("Exif\0\0", 6);
 
-// The EXIF data of a JPEG (the first such APP1 segment before the pixels) and of a PNG (an intact
-// eXIf chunk); empty when there are none. Both return views of `bytes`.
+// The EXIF data of a JPEG (the first such APP1 segment before the pixels), a PNG (an intact eXIf
+// chunk) and a WebP (the first EXIF chunk); empty when there are none. They return views of
+// `bytes`.
 std::span<const std::byte> jpeg_exif(std::span<const std::byte> bytes);
-// The file must have passed check_png.
+// The file must have passed check_png or check_webp.
 std::span<const std::byte> png_exif(std::span<const std::byte> bytes, const std::string& file);
+std::span<const std::byte> webp_exif(std::span<const std::byte> bytes, const std::string& file);
 
 // Rotates or mirrors the picture upright, given its orientation from 1 to 8.
 Image turn_upright(Image image, int orientation);

@@ -4,10 +4,12 @@
 #include "base/check.hpp"
 #include "image/image.hpp"
 #include "image/png_chunk.hpp"
+#include "image/webp_chunk.hpp"
 
 #include <bitset>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <optional>
 
 namespace flux2 {
@@ -62,6 +64,16 @@ void check_png_chunk(const PngChunk& chunk, const std::string& file) {
         known || !needed, ErrorKind::bad_file, file,
         ": the PNG has a chunk of an unknown kind that is needed to decode it; save it again with "
         "another program");
+}
+
+// Flags, three bytes that are not used, then width - 1 and height - 1 in three bytes each.
+void check_webp_extension(const WebpChunk& chunk, const std::string& file) {
+    constexpr unsigned kAnimation = 0x02;
+    check(chunk.data.size() >= kWebpExtensionBytes, ErrorKind::bad_file, file,
+          ": the WebP is broken: its header has ", chunk.data.size(), " bytes, expected ",
+          kWebpExtensionBytes);
+    check((byte_at(chunk.data, 0) & kAnimation) == 0, ErrorKind::bad_file, file,
+          ": the WebP is an animation; save one of its pictures as a file of its own");
 }
 
 // Markers (ITU-T T.81, table B.1).
@@ -219,6 +231,29 @@ void check_png(Bytes bytes, const std::string& file) {
 
 void check_jpeg(Bytes bytes, const std::string& file) {
     JpegCheck(bytes, file).run();
+}
+
+void check_webp(Bytes bytes, const std::string& file) {
+    WebpChunks chunks(bytes, file);
+    std::optional<WebpChunk> chunk = chunks.next();
+    if (chunk && chunk->type == kWebpExtended) {
+        check_webp_extension(*chunk, file);
+        do {
+            chunk = chunks.next();
+        } while (chunk && !chunk->is_picture());
+    }
+    const std::optional<ImageSize> size = chunk ? webp_picture_size(*chunk) : std::nullopt;
+    check(size.has_value(), ErrorKind::bad_file, file,
+          ": the WebP is broken: it has no picture, or one that does not begin with its size");
+    // The cheapest macroblock of 16 x 16 pixels is coded in 3.4 bits, at the fixed probabilities of
+    // RFC 6386, section 11.2: not 4 x 4, prediction DC for brightness and for colour.
+    constexpr uint64_t kMostPixelsOfLossy = 16 * 16 * 8 / 3;
+    const bool lossy = chunk->type == kWebpLossy;
+    check_size(bytes, file, static_cast<uint64_t>(size->width), static_cast<uint64_t>(size->height),
+               lossy ? kMostPixelsOfLossy : std::numeric_limits<uint64_t>::max());
+    while (chunks.next()) {
+        // throws when the file ends within it
+    }
 }
 
 }  // namespace flux2

@@ -11,6 +11,9 @@
 #include "image/image.hpp"
 #include "image/jpeg_text.hpp"
 #include "image/png_text.hpp"
+#include "image/webp_chunk.hpp"
+#include "image/webp_codec.hpp"
+#include "image/webp_text.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -35,23 +38,24 @@ ImageFormat checked_format(Bytes bytes, const std::string& file) {
         check_png(bytes, file);
         return ImageFormat::png;
     }
+    if (is_webp(bytes)) {
+        check_webp(bytes, file);
+        return ImageFormat::webp;
+    }
     check(starts_with(bytes, {0xff, 0xd8, 0xff}), ErrorKind::bad_file, file,
-          ": is neither a PNG nor a JPEG; convert it to one of them");
+          ": is neither a PNG nor a JPEG nor a WebP; convert it to one of them");
     check_jpeg(bytes, file);
     return ImageFormat::jpeg;
 }
 
-ImageFormat format_of_name(const fs::path& path) {
-    const std::string extension = to_lower(path.extension().string());
-    if (extension == ".png" || (extension.empty() && is_stream(path))) {
-        return ImageFormat::png;
-    }
-    if (extension == ".jpg" || extension == ".jpeg") {
-        return ImageFormat::jpeg;
-    }
-    check(extension == ".bmp", ErrorKind::bad_argument, path.string(),
-          ": pictures are saved under names ending in .png, .jpg, .jpeg or .bmp");
-    return ImageFormat::bmp;
+// The pixels and the EXIF data of a file that has passed its check.
+Pixels pixels_of(ImageFormat format, Bytes bytes, const std::string& file) {
+    return format == ImageFormat::webp ? decode_webp(bytes, file) : decode_pixels(bytes, file);
+}
+Bytes exif_of(ImageFormat format, Bytes bytes, const std::string& file) {
+    return format == ImageFormat::png    ? png_exif(bytes, file)
+           : format == ImageFormat::webp ? webp_exif(bytes, file)
+                                         : jpeg_exif(bytes);
 }
 
 uint8_t over_white(int value, int alpha) {
@@ -112,16 +116,15 @@ Image mask_values(const Pixels& pixels) {
 
 Image decode_image(Bytes bytes, const std::string& name, Alpha alpha) {
     const ImageFormat format = checked_format(bytes, name);
-    Image image = to_rgb(decode_pixels(bytes, name), name, alpha);
-    const Bytes exif = format == ImageFormat::png ? png_exif(bytes, name) : jpeg_exif(bytes);
-    return turn_upright(std::move(image), exif_orientation(exif));
+    Image image = to_rgb(pixels_of(format, bytes, name), name, alpha);
+    return turn_upright(std::move(image), exif_orientation(exif_of(format, bytes, name)));
 }
 
 Mask decode_mask(Bytes bytes, const std::string& name) {
     const ImageFormat format = checked_format(bytes, name);
-    const Image values = mask_values(decode_pixels(bytes, name));
-    const Bytes exif = format == ImageFormat::png ? png_exif(bytes, name) : jpeg_exif(bytes);
-    const Image upright = turn_upright(values, exif_orientation(exif));
+    Image values = mask_values(pixels_of(format, bytes, name));
+    const Image upright =
+        turn_upright(std::move(values), exif_orientation(exif_of(format, bytes, name)));
     Mask mask{upright.width, upright.height, {}};
     for (size_t i = 0; i < upright.rgb.size(); i += 3) {
         mask.values.push_back(upright.rgb[i]);
@@ -135,18 +138,44 @@ Mask load_mask(const fs::path& path) {
 }
 
 std::vector<ImageText> decode_image_texts(Bytes bytes, const std::string& name) {
-    return checked_format(bytes, name) == ImageFormat::png ? read_png_texts(bytes, name)
-                                                           : read_jpeg_texts(bytes);
+    const ImageFormat format = checked_format(bytes, name);
+    return format == ImageFormat::png    ? read_png_texts(bytes, name)
+           : format == ImageFormat::webp ? read_webp_texts(bytes, name)
+                                         : read_jpeg_texts(bytes);
+}
+
+ImageFormat image_format_of(const fs::path& path) {
+    const std::string extension = to_lower(path.extension().string());
+    if (extension == ".png" || (extension.empty() && is_stream(path))) {
+        return ImageFormat::png;
+    }
+    if (extension == ".jpg" || extension == ".jpeg") {
+        return ImageFormat::jpeg;
+    }
+    if (extension == ".webp") {
+        check(supports_webp(), ErrorKind::unsupported, path.string(), ": ", kNoWebp);
+        return ImageFormat::webp;
+    }
+    check(extension == ".bmp", ErrorKind::bad_argument, path.string(),
+          ": pictures are saved under names ending in .png, .jpg, .jpeg, .webp or .bmp");
+    return ImageFormat::bmp;
 }
 
 std::vector<std::byte> encode_image(const Image& image, ImageFormat format,
-                                    const std::vector<ImageText>& texts) {
+                                    const std::vector<ImageText>& texts,
+                                    const ImageCompression& compression) {
     check_image(image);
-    std::vector<std::byte> bytes = encode_pixels(format, image);
+    check(compression.quality >= 0 && compression.quality <= 100, ErrorKind::bad_argument,
+          "the quality of a picture is ", compression.quality, ", expected 0 to 100");
+    std::vector<std::byte> bytes = format == ImageFormat::webp
+                                       ? encode_webp(image, compression)
+                                       : encode_pixels(format, image, compression.quality);
     if (format == ImageFormat::png) {
         insert_png_texts(bytes, texts);
     } else if (format == ImageFormat::jpeg) {
         insert_jpeg_texts(bytes, texts);
+    } else if (format == ImageFormat::webp) {
+        insert_webp_texts(bytes, texts);
     }
     return bytes;
 }
@@ -162,12 +191,12 @@ std::vector<ImageText> read_image_texts(const fs::path& path) {
 }
 
 void save_image(const fs::path& path, const Image& image, const std::vector<ImageText>& texts) {
-    const std::vector<std::byte> bytes = encode_image(image, format_of_name(path), texts);
+    const std::vector<std::byte> bytes = encode_image(image, image_format_of(path), texts);
     write_whole_file(path, bytes);
 }
 
 bool save_new_image(const fs::path& path, const Image& image, const std::vector<ImageText>& texts) {
-    const std::vector<std::byte> bytes = encode_image(image, format_of_name(path), texts);
+    const std::vector<std::byte> bytes = encode_image(image, image_format_of(path), texts);
     AtomicFile file(path);
     file.write_at(0, bytes);
     return file.commit_new();

@@ -20,7 +20,6 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-constexpr std::string_view kExifKey = "parameters";
 constexpr std::string_view kMark = "flux2 text ";
 constexpr size_t kPartBytes = 60'000;
 
@@ -97,48 +96,16 @@ class PartReader {
 
 // ---- Writing ----
 
-std::string big_endian(size_t value, int n_bytes) {
-    std::string bytes;
-    for (int shift = 8 * (n_bytes - 1); shift >= 0; shift -= 8) {
-        bytes += static_cast<char>(value >> shift & 0xff);
-    }
-    return bytes;
-}
-
-// An entry of a directory: tag, type, number of values, the value or where it is.
-std::string entry(size_t tag, size_t type, size_t n_values, size_t value) {
-    return big_endian(tag, 2) + big_endian(type, 2) + big_endian(n_values, 4) +
-           big_endian(value, 4);
-}
-
-// EXIF data with nothing but a user comment. Byte order and encoding are those of AUTOMATIC1111's
-// web interface.
-std::string exif_with_comment(const std::string& text) {
-    constexpr size_t kHeaderBytes = 8;
-    constexpr size_t kDirectoryBytes = 2 + 12 + 4;  // with one entry
-    constexpr size_t kExifDirectory = kHeaderBytes + kDirectoryBytes;
-    const std::string comment = std::string("UNICODE\0", 8) + utf16_from_utf8(text);
-    const std::string one = big_endian(1, 2);
-    const std::string last = big_endian(0, 4);
-    return std::string("MM\0*", 4) + big_endian(kHeaderBytes, 4) +  //
-           one + entry(kExifDirectoryTag, kTiffLong, 1, kExifDirectory) + last + one +
-           entry(kUserCommentTag, kTiffUndefined, comment.size(),
-                 kExifDirectory + kDirectoryBytes) +
-           last + comment;
-}
-
 // Whether the text was written to one EXIF segment from which it is read exactly.
 bool append_as_exif(std::vector<std::byte>& out, const std::string& text) {
     if (text.size() > kMaxJpegSegment) {
         return false;
     }
-    const std::string exif = exif_with_comment(text);
-    const std::string content = std::string(kJpegExifName) + exif;
-    if (content.size() > kMaxJpegSegment ||
-        exif_user_comment(std::as_bytes(std::span(exif))) != text) {
+    const std::optional<std::string> exif = exif_with_comment(text);
+    if (!exif || kJpegExifName.size() + exif->size() > kMaxJpegSegment) {
         return false;
     }
-    append_jpeg_segment(out, kJpegApp1, content);
+    append_jpeg_segment(out, kJpegApp1, std::string(kJpegExifName) + *exif);
     return true;
 }
 
@@ -162,7 +129,7 @@ size_t end_of_header(Bytes jpeg) {
 std::vector<ImageText> read_jpeg_texts(Bytes bytes) {
     std::vector<ImageText> texts;
     if (auto comment = exif_user_comment(jpeg_exif(bytes))) {
-        texts.push_back({std::string(kExifKey), std::move(*comment)});
+        texts.push_back({std::string(kCommentKey), std::move(*comment)});
     }
     PartReader parts;
     JpegSegments segments(bytes);
@@ -185,7 +152,7 @@ void insert_jpeg_texts(std::vector<std::byte>& jpeg, const std::vector<ImageText
     for (const ImageText& text : texts) {
         const auto problem = text_problem(text);
         check(!problem, ErrorKind::bad_argument, problem.value_or(""));
-        if (text.key == kExifKey && !has_exif && append_as_exif(segments, text.text)) {
+        if (text.key == kCommentKey && !has_exif && append_as_exif(segments, text.text)) {
             has_exif = true;
         } else {
             append_parts(segments, text);

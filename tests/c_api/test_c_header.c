@@ -305,7 +305,7 @@ static void pictures_go_to_memory_and_back(void) {
     const flux2_image image = small_image(pixels);
     flux2_image read;
     flux2_image_text_list texts;
-    flux2_bytes png, jpeg, bmp;
+    flux2_bytes png, jpeg, webp, bmp;
     EXPECT(flux2_image_encode(&image, FLUX2_IMAGE_PNG, kTexts, 2, &png) == FLUX2_OK);
     EXPECT(flux2_image_decode(png.data, png.count, FLUX2_ALPHA_DROP, &read) == FLUX2_OK);
     EXPECT(has_pixels(&read, pixels));
@@ -323,10 +323,23 @@ static void pictures_go_to_memory_and_back(void) {
     EXPECT(has_texts(&texts, kTexts, 2));
     flux2_image_text_list_free(&texts);
 
+    /* A library without libwebp refuses. */
+    const flux2_status encoded = flux2_image_encode(&image, FLUX2_IMAGE_WEBP, kTexts, 2, &webp);
+    EXPECT(encoded == FLUX2_OK || encoded == FLUX2_UNSUPPORTED);
+    if (encoded == FLUX2_OK) {
+        EXPECT(flux2_image_decode(webp.data, webp.count, FLUX2_ALPHA_DROP, &read) == FLUX2_OK);
+        EXPECT(read.width == 16 && read.height == 8);
+        flux2_image_free(&read);
+        EXPECT(flux2_image_texts_decode(webp.data, webp.count, &texts) == FLUX2_OK);
+        EXPECT(has_texts(&texts, kTexts, 2));
+        flux2_image_text_list_free(&texts);
+    }
+    flux2_bytes_free(&webp);
+
     EXPECT(flux2_image_encode(&image, FLUX2_IMAGE_BMP, NULL, 0, &bmp) == FLUX2_OK);
     EXPECT(bmp.count > 16 * 8 * 3 && bmp.data[0] == 'B' && bmp.data[1] == 'M');
     EXPECT(flux2_image_decode(bmp.data, bmp.count, FLUX2_ALPHA_DROP, &read) == FLUX2_BAD_FILE);
-    EXPECT(last_error_says("neither a PNG nor a JPEG") && read.rgb == NULL);
+    EXPECT(last_error_says("neither a PNG nor a JPEG nor a WebP") && read.rgb == NULL);
     EXPECT(flux2_image_decode(png.data, png.count - 9, FLUX2_ALPHA_DROP, &read) == FLUX2_BAD_FILE);
     EXPECT(flux2_image_texts_decode(bmp.data, bmp.count, &texts) == FLUX2_BAD_FILE);
     flux2_bytes_free(&png);
@@ -337,7 +350,7 @@ static void pictures_go_to_memory_and_back(void) {
 
     const flux2_image_text bad_key = {"", "text"};
     EXPECT(flux2_image_encode(&image, FLUX2_IMAGE_PNG, &bad_key, 1, &png) == FLUX2_BAD_ARGUMENT);
-    EXPECT(flux2_image_encode(&image, (flux2_image_format)3, NULL, 0, &png) == FLUX2_BAD_ARGUMENT);
+    EXPECT(flux2_image_encode(&image, (flux2_image_format)4, NULL, 0, &png) == FLUX2_BAD_ARGUMENT);
     EXPECT(flux2_image_decode(pixels, 8, (flux2_alpha)2, &read) == FLUX2_BAD_ARGUMENT);
     EXPECT(png.data == NULL && read.rgb == NULL);
 }

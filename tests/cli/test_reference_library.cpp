@@ -112,7 +112,7 @@ TEST_CASE("an unknown element names the closest ones") {
     const test::TemporaryFolder empty;
     CHECK(test::error_of([&] {
               ReferenceLibrary(empty.path()).find("x");
-          }).mentions("which holds no PNG or JPEG"));
+          }).mentions("which holds no PNG, JPEG or WebP"));
     CHECK(test::error_of([] { ReferenceLibrary("/no/such/folder"); }).kind == ErrorKind::bad_file);
 }
 
@@ -140,16 +140,17 @@ TEST_CASE("broken descriptions are refused with the file's name") {
     }
 }
 
-TEST_CASE("JPEGs count too, two pictures of one name and stray files are told") {
+TEST_CASE("JPEGs and WebPs count too, two pictures of one name and stray files are told") {
     Library library;
     library.touch("a.JPG");
     library.touch("b.jpeg");
     library.touch("c.png");
     library.touch("c.jpg");
+    library.touch("d.webp");
     library.touch("two words.png");
     library.touch("alone.json");
     library.touch("notes.txt");
-    CHECK(library.list().names() == std::vector<std::string>{"a", "b", "c"});
+    CHECK(library.list().names() == std::vector<std::string>{"a", "b", "c", "d"});
     const auto error = library.error("@c");
     CHECK(error.kind == ErrorKind::bad_file);
     CHECK(error.mentions("c.jpg or "));

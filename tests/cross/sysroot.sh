@@ -11,7 +11,9 @@ cd "$folder"
 apt=(apt-get -qq -o "APT::Architecture=$architecture" -o "APT::Architectures=$architecture" -o APT::Sandbox::User=
     -o "Dir::State::Lists=$PWD/apt/lists" -o "Dir::Cache=$PWD/apt/cache" -o Dir::State::status=/dev/null)
 "${apt[@]}" update
-"${apt[@]}" download libutf8proc-dev libssl-dev nlohmann-json3-dev libcxxopts-dev libstb-dev libeigen3-dev
+"${apt[@]}" download libutf8proc-dev libssl-dev nlohmann-json3-dev libcxxopts-dev libstb-dev libeigen3-dev libwebp-dev
+# Apart from libwebp since its version 1.3; Debian 12 has no such package.
+"${apt[@]}" download libsharpyuv-dev 2> /dev/null || true
 for package in *.deb; do
     dpkg -x "$package" .
 done

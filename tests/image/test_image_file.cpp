@@ -245,7 +245,7 @@ TEST_CASE("other files are refused by name") {
     const auto error = test::error_of([&] { load_image(folder / "text.png"); });
     CHECK(error.kind == ErrorKind::bad_file);
     CHECK(error.mentions("text.png"));
-    CHECK(error.mentions("neither a PNG nor a JPEG"));
+    CHECK(error.mentions("neither a PNG nor a JPEG nor a WebP"));
     refused({});
     refused(saved("a.bmp", smooth_image(4, 4)));
 }

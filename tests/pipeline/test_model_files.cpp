@@ -656,7 +656,6 @@ TEST_CASE("info tells pictures of kinds that flux2 does not read") {
     for (const auto& [file, kind] :
          {std::pair{write("a.gif", "GIF89a"), "a GIF picture"},
           {write("b.gif", "GIF87a"), "a GIF picture"},
-          {write("a.webp", "RIFFabcdWEBPVP8 "), "a WebP picture"},
           {write("a.tiff", std::string_view("II*\0", 4)), "a TIFF picture"},
           {write("a.avif", std::string_view("\0\0\0\x20"
                                             "ftypavif",
@@ -665,7 +664,7 @@ TEST_CASE("info tells pictures of kinds that flux2 does not read") {
         const auto result = run_info(file);
         CHECK(result.exit_code == 3);
         CHECK_MESSAGE(contains(result.err, file + ": is " + kind), result.err);
-        CHECK(contains(result.err, "convert it to PNG or JPEG"));
+        CHECK(contains(result.err, "convert it to PNG, JPEG or WebP"));
     }
 }
 

@@ -230,7 +230,7 @@ TEST_CASE("prompt files and output names are checked before anything is made") {
         {prompts("thousand.txt", {"-b", "10000"}), 2, "are too many"},
         {joined(small_picture(), {"--prompt-file", "-"}), 3, "holds no prompt"},
         {joined(small_picture(), {"--prompt-file", ""}), 2, "--prompt-file is given an empty name"},
-        {output("x.gif"), 2, "ending in .png, .jpg, .jpeg or .bmp"},
+        {output("x.gif"), 2, "ending in .png, .jpg, .jpeg, .webp or .bmp"},
         {output("x"), 2, "ending in .png"},
         {drawing({"-o", ""}), 2, "--output is given an empty name"},
         {output("%x.png"), 2, "% must be followed by d"},

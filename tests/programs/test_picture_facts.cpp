@@ -320,7 +320,11 @@ TEST_CASE("redo understands the settings that other programs store") {
         {"parameters",
          "x\nSteps: 1, Sampler: DPM++ 2M, CFG scale: 1, Seed: 7, Size: 64x64, Model: other, Clip "
          "skip: 2, Denoising strength: 0.4"}};
-    for (const char* name : {"other.png", "other.jpg"}) {
+    std::vector<std::string> names = {"other.png", "other.jpg"};
+    if (supports_webp()) {
+        names.push_back("other.webp");
+    }
+    for (const std::string& name : names) {
         CAPTURE(name);
         save_image(folder / name, pixel, texts);
         const Arguments redo = {"redo", name_of(folder / name), "-o",

@@ -42,16 +42,14 @@ std::string beginning_of(const fs::path& path) {
 }
 
 bool is_readable_picture(std::string_view start) {
-    return start.starts_with("\x89PNG") || start.starts_with("\xff\xd8\xff");
+    return start.starts_with("\x89PNG") || start.starts_with("\xff\xd8\xff") ||
+           (start.starts_with("RIFF") && start.substr(8, 4) == "WEBP");
 }
 
 // The name of a picture format that flux2 does not read, by the first bytes; null for other files.
 const char* other_picture(std::string_view start) {
     if (start.starts_with("GIF87a") || start.starts_with("GIF89a")) {
         return "a GIF";
-    }
-    if (start.starts_with("RIFF") && start.substr(8, 4) == "WEBP") {
-        return "a WebP";
     }
     if (start.starts_with(std::string_view("II*\0", 4)) ||
         start.starts_with(std::string_view("MM\0*", 4))) {
@@ -308,7 +306,7 @@ void add_path(Findings& findings, const fs::path& path, bool as_json) {
     if (const char* kind = other_picture(start)) {
         throw Error(ErrorKind::unsupported,
                     path.string() + ": is " + kind +
-                        " picture, which flux2 does not read; convert it to PNG or JPEG");
+                        " picture, which flux2 does not read; convert it to PNG, JPEG or WebP");
     }
     if (is_adapter(path)) {
         return add_adapter(findings, path, as_json);

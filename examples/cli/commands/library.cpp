@@ -93,7 +93,7 @@ bool list(const fs::path& folder, bool as_json) {
         std::cout << "problem: " << stray << "\n";
     }
     if (elements.empty()) {
-        std::cout << folder.string() << ": holds no PNG or JPEG that a prompt could name\n";
+        std::cout << folder.string() << ": holds no PNG, JPEG or WebP that a prompt could name\n";
     }
     return is_sound;
 }

@@ -137,8 +137,8 @@ typedef enum flux2_alpha FLUX2_ENUM_TYPE {
     FLUX2_ALPHA_WHITE = 1  // blended over white
 } flux2_alpha;
 
-// Read a PNG or a JPEG, from a file or from memory. On failure the image is empty. Free it with
-// flux2_image_free.
+// Read a PNG, a JPEG or a WebP, from a file or from memory. On failure the image is empty. Free it
+// with flux2_image_free. A WebP is FLUX2_UNSUPPORTED when the library was built without libwebp.
 FLUX2_API flux2_status flux2_image_load(const char* path, flux2_alpha alpha, flux2_image* image);
 FLUX2_API flux2_status flux2_image_decode(const void* bytes, size_t n_bytes, flux2_alpha alpha,
                                           flux2_image* image);
@@ -162,7 +162,7 @@ FLUX2_API flux2_status flux2_mask_decode(const void* bytes, size_t n_bytes, flux
 // Only for values that the library made.
 FLUX2_API void flux2_mask_free(flux2_mask* mask);
 
-// A piece of text inside a PNG or a JPEG, such as the settings it was made with.
+// A piece of text inside a PNG, a JPEG or a WebP, such as the settings it was made with.
 typedef struct flux2_image_text {
     const char* key;   // 1 to 79 Latin letters, digits, spaces
     const char* text;  // UTF-8
@@ -174,16 +174,16 @@ typedef struct flux2_image_text_list {
     void* memory;  // the library's own
 } flux2_image_text_list;
 
-// The texts of a PNG or a JPEG, from a file or from memory. On failure the list is empty. Free it
-// with flux2_image_text_list_free.
+// The texts of a PNG, a JPEG or a WebP, from a file or from memory. On failure the list is empty.
+// Free it with flux2_image_text_list_free.
 FLUX2_API flux2_status flux2_image_texts_load(const char* path, flux2_image_text_list* list);
 FLUX2_API flux2_status flux2_image_texts_decode(const void* bytes, size_t n_bytes,
                                                 flux2_image_text_list* list);
 FLUX2_API void flux2_image_text_list_free(flux2_image_text_list* list);
 
-// Writes a PNG, a JPEG or a BMP, depending on the extension .png, .jpg, .jpeg or .bmp; texts are
-// written to a PNG and a JPEG, and may be null when there are none. Files are written atomically;
-// to a pipe or a device the bytes are written directly.
+// Writes a PNG, a JPEG, a WebP or a BMP, depending on the extension .png, .jpg, .jpeg, .webp or
+// .bmp; texts are written to all but a BMP, and may be null when there are none. Files are written
+// atomically; to a pipe or a device the bytes are written directly.
 FLUX2_API flux2_status flux2_image_save(const char* path, const flux2_image* image,
                                         const flux2_image_text* texts, size_t n_texts);
 // The same, but only if the file does not exist yet; else *saved is 0 and nothing is written.
@@ -194,7 +194,8 @@ FLUX2_API flux2_status flux2_image_save_new(const char* path, const flux2_image*
 typedef enum flux2_image_format FLUX2_ENUM_TYPE {
     FLUX2_IMAGE_PNG = 0,
     FLUX2_IMAGE_JPEG = 1,
-    FLUX2_IMAGE_BMP = 2
+    FLUX2_IMAGE_BMP = 2,
+    FLUX2_IMAGE_WEBP = 3
 } flux2_image_format;
 
 typedef struct flux2_bytes {

@@ -25,10 +25,11 @@ enum class Alpha {
     white,  // blended over white
 };
 
-// Reads a PNG or a JPEG, whatever its name ends in. Grey and palettes are converted to RGB, 16 bits
-// to 8; the orientation in EXIF data is applied, colour profiles are not. Throws bad_file for a
-// missing, broken or truncated file, one of another format, and a picture with a side over 16384
-// pixels; sizes are checked before anything is decoded.
+// Reads a PNG, a JPEG or a WebP, whatever its name ends in. Grey and palettes are converted to RGB,
+// 16 bits to 8; the orientation in EXIF data is applied, colour profiles are not. Throws bad_file
+// for a missing, broken or truncated file, one of another format, an animation, and a picture with
+// a side over 16384 pixels; sizes are checked before anything is decoded. Throws unsupported for a
+// WebP when supports_webp() is false.
 FLUX2_API Image load_image(const std::filesystem::path& path, Alpha alpha = Alpha::drop);
 // The same from a file's bytes in memory; `name` stands for them in errors.
 FLUX2_API Image decode_image(std::span<const std::byte> bytes,
@@ -48,34 +49,50 @@ struct Mask {
 FLUX2_API Mask load_mask(const std::filesystem::path& path);
 FLUX2_API Mask decode_mask(std::span<const std::byte> bytes, const std::string& name = "the mask");
 
-// A piece of text inside a PNG or a JPEG, such as the settings it was made with.
+// A piece of text inside a PNG, a JPEG or a WebP, such as the settings it was made with.
 struct ImageText {
     std::string key;   // 1 to 79 Latin letters, digits, spaces
     std::string text;  // UTF-8
 };
 
-// Writes a PNG, a JPEG (quality 95, colour at full resolution) or a BMP, depending on the extension
-// .png, .jpg, .jpeg or .bmp; texts are written to a PNG and a JPEG (docs/formats.md). Files are
-// written atomically; a symbolic link is kept and its target replaced. Bytes are written directly
-// to a pipe or a device such as /dev/null, as a PNG when its name has no extension. Throws
-// bad_argument for another extension, a text with a wrong key or more than 8 MB of them, or an
-// image whose sizes do not match its bytes, bad_file or out_of_disk when it cannot be written.
+enum class ImageFormat { png, jpeg, bmp, webp };
+
+// Whether this build reads and writes WebP: it does when libwebp was there.
+FLUX2_API bool supports_webp();
+
+// The format that save_image writes under this name: by the extension .png, .jpg, .jpeg, .webp or
+// .bmp, and a PNG for a pipe or a device such as /dev/null whose name has none. Throws bad_argument
+// for another extension, unsupported for .webp when supports_webp() is false.
+FLUX2_API ImageFormat image_format_of(const std::filesystem::path& path);
+
+// Writes a file in the format of its name; a JPEG and a WebP with the default ImageCompression.
+// Texts are written to all but a BMP (docs/formats.md). Files are written atomically; a symbolic
+// link is kept and its target replaced; to a pipe or a device the bytes are written directly.
+// Throws as image_format_of does, bad_argument for a text with a wrong key or more than 8 MB of
+// them, an image whose sizes do not match its bytes, or a WebP with a side over 16383 pixels,
+// bad_file or out_of_disk when it cannot be written.
 FLUX2_API void save_image(const std::filesystem::path& path, const Image& image,
                           const std::vector<ImageText>& texts = {});
 // The same, but only if the file does not exist yet; else returns false and writes nothing.
 FLUX2_API bool save_new_image(const std::filesystem::path& path, const Image& image,
                               const std::vector<ImageText>& texts = {});
 
-enum class ImageFormat { png, jpeg, bmp };
+// How a JPEG and a WebP are compressed, in the terms of Pillow. A PNG and a BMP keep every pixel.
+struct ImageCompression {
+    int quality = 95;       // 0 to 100; a JPEG has colour at full resolution above 90
+    bool lossless = false;  // a WebP keeps every pixel, whatever the quality; a JPEG never does
+};
 
-// The file that save_image would write. Throws bad_argument as it does, and out_of_memory.
+// The file that save_image would write. Throws bad_argument as it does and for a quality out of
+// range, unsupported for a WebP when supports_webp() is false, and out_of_memory.
 FLUX2_API std::vector<std::byte> encode_image(const Image& image,
                                               ImageFormat format = ImageFormat::png,
-                                              const std::vector<ImageText>& texts = {});
+                                              const std::vector<ImageText>& texts = {},
+                                              const ImageCompression& compression = {});
 
-// The texts of a PNG (tEXt, zTXt and iTXt), or those of a JPEG: what save_image wrote, and the user
-// comment of EXIF data as `parameters`, where other programs keep it. Throws bad_file as load_image
-// does, and for a broken text of a PNG; a broken one of a JPEG is left out.
+// The texts of a PNG (tEXt, zTXt and iTXt), or those of a JPEG or a WebP: what save_image wrote,
+// and the user comment of EXIF data as `parameters`, where other programs keep it. Throws bad_file
+// as load_image does, and for a broken text of a PNG; a broken one of the others is left out.
 FLUX2_API std::vector<ImageText> read_image_texts(const std::filesystem::path& path);
 // The same from a file's bytes in memory; `name` stands for them in errors.
 FLUX2_API std::vector<ImageText> decode_image_texts(std::span<const std::byte> bytes,
