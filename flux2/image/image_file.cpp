@@ -92,8 +92,8 @@ uint8_t brightness(int red, int green, int blue) {
     return static_cast<uint8_t>((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16);
 }
 
-// What is repainted, as a grey picture: holes where there are any, else what is bright.
-Image mask_values(const Pixels& pixels) {
+// What is repainted, as a grey picture: by transparency where there is any, else what is bright.
+Image mask_values(const Pixels& pixels, MaskAlpha alpha) {
     const auto n_channels = static_cast<size_t>(pixels.n_channels);
     const size_t n = static_cast<size_t>(pixels.width) * static_cast<size_t>(pixels.height);
     const uint8_t* in = pixels.values.get();
@@ -104,7 +104,8 @@ Image mask_values(const Pixels& pixels) {
     Image grey{pixels.width, pixels.height, {}};
     grey.rgb.reserve(3 * n);
     for (size_t i = 0; i < n; i++, in += n_channels) {
-        const int value = !opaque           ? 255 - in[n_channels - 1]
+        const int opacity = in[n_channels - 1];
+        const int value = !opaque           ? (alpha == MaskAlpha::holes ? 255 - opacity : opacity)
                           : n_channels >= 3 ? brightness(in[0], in[1], in[2])
                                             : in[0];
         grey.rgb.insert(grey.rgb.end(), 3, static_cast<uint8_t>(value));
@@ -120,9 +121,9 @@ Image decode_image(Bytes bytes, const std::string& name, Alpha alpha) {
     return turn_upright(std::move(image), exif_orientation(exif_of(format, bytes, name)));
 }
 
-Mask decode_mask(Bytes bytes, const std::string& name) {
+Mask decode_mask(Bytes bytes, const std::string& name, MaskAlpha alpha) {
     const ImageFormat format = checked_format(bytes, name);
-    Image values = mask_values(pixels_of(format, bytes, name));
+    Image values = mask_values(pixels_of(format, bytes, name), alpha);
     const Image upright =
         turn_upright(std::move(values), exif_orientation(exif_of(format, bytes, name)));
     Mask mask{upright.width, upright.height, {}};

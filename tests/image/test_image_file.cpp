@@ -163,6 +163,21 @@ TEST_CASE("transparency is blended over white on request") {
     }
 }
 
+TEST_CASE(
+    "a mask repaints the holes of a picture or the rest of it, and without holes what is bright") {
+    const auto values = [](const Bytes& file, MaskAlpha alpha) {
+        return decode_mask(file, "the mask", alpha).values;
+    };
+    // White and opaque, white and transparent, black and half transparent.
+    const Bytes holes = png(3, 1, 8, grey_alpha, bytes({0, 255, 255, 255, 0, 0, 128}));
+    CHECK(values(holes, MaskAlpha::holes) == std::vector<uint8_t>{0, 255, 127});
+    CHECK(values(holes, MaskAlpha::opaque) == std::vector<uint8_t>{255, 0, 128});
+    const Bytes whole = png(2, 1, 8, grey_alpha, bytes({0, 200, 255, 10, 255}));
+    for (const MaskAlpha alpha : {MaskAlpha::holes, MaskAlpha::opaque}) {
+        CHECK(values(whole, alpha) == std::vector<uint8_t>{200, 10});
+    }
+}
+
 TEST_CASE("dropped transparency is reported once, and only where there is some") {
     const auto reported = [](const Bytes& file) {
         const WarningWatch warnings;

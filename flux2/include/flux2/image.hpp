@@ -43,11 +43,17 @@ struct Mask {
     std::vector<uint8_t> values;
 };
 
+// What a mask repaints in a picture with transparent pixels.
+enum class MaskAlpha {
+    holes,   // what is transparent, as in OpenAI's API
+    opaque,  // what is not, as in AUTOMATIC1111's web interface
+};
+
 // Reads a mask from a picture: its brightness, so that white is repainted; in a picture with
-// transparent pixels its transparency instead, so that holes are repainted. Throws as load_image
-// does.
+// transparent pixels its transparency instead. Throws as load_image does.
 FLUX2_API Mask load_mask(const std::filesystem::path& path);
-FLUX2_API Mask decode_mask(std::span<const std::byte> bytes, const std::string& name = "the mask");
+FLUX2_API Mask decode_mask(std::span<const std::byte> bytes, const std::string& name = "the mask",
+                           MaskAlpha alpha = MaskAlpha::holes);
 
 // A piece of text inside a PNG, a JPEG or a WebP, such as the settings it was made with.
 struct ImageText {
