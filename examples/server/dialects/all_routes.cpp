@@ -1,5 +1,6 @@
 #include "dialects/all_routes.hpp"
 
+#include "dialects/a1111.hpp"
 #include "dialects/native.hpp"
 #include "dialects/openai.hpp"
 #include "dialects/operations.hpp"
@@ -9,6 +10,7 @@ namespace flux2::server {
 void add_all_routes(Routes& routes, Service& service) {
     add_operations(routes, service);
     add_openai(routes, service);
+    add_a1111(routes, service);
     add_native(routes, service);
     routes.add({.method = "GET",
                 .path = "/api/v1/openapi.json",

@@ -116,14 +116,16 @@ std::vector<std::string> files_from_form(const std::string& field,
     return files;
 }
 
-Image uploaded_image(const std::string& field, std::string_view file) {
-    return decoded(field, file,
-                   [&](std::span<const std::byte> bytes) { return decode_image(bytes, field); });
+Image uploaded_image(const std::string& field, std::string_view file, Alpha alpha) {
+    return decoded(field, file, [&](std::span<const std::byte> bytes) {
+        return decode_image(bytes, field, alpha);
+    });
 }
 
-Mask uploaded_mask(const std::string& field, std::string_view file) {
-    return decoded(field, file,
-                   [&](std::span<const std::byte> bytes) { return decode_mask(bytes, field); });
+Mask uploaded_mask(const std::string& field, std::string_view file, MaskAlpha alpha) {
+    return decoded(field, file, [&](std::span<const std::byte> bytes) {
+        return decode_mask(bytes, field, alpha);
+    });
 }
 
 Mask uploaded_alpha_mask(const std::string& field, std::string_view file) {

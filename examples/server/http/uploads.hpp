@@ -32,11 +32,12 @@ std::vector<std::string> files_from_form(const std::string& field,
 
 // Decodes a file. Throws FieldError for a broken one, one of another format and one with too many
 // pixels.
-Image uploaded_image(const std::string& field, std::string_view file);
+Image uploaded_image(const std::string& field, std::string_view file, Alpha alpha = Alpha::drop);
 // The transparency of a picture as a mask: what is transparent is repainted. Throws FieldError,
 // also for a picture without transparency.
 Mask uploaded_alpha_mask(const std::string& field, std::string_view file);
 // A mask by its brightness: white is repainted; by its transparency if it has transparent pixels.
-Mask uploaded_mask(const std::string& field, std::string_view file);
+Mask uploaded_mask(const std::string& field, std::string_view file,
+                   MaskAlpha alpha = MaskAlpha::holes);
 
 }  // namespace flux2::server
