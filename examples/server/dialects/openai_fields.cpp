@@ -162,7 +162,9 @@ ImagesRequest read_images_request(ImagesKind kind, const httplib::Request& reque
         throw FieldError("background",
                          "background is transparent, which these models cannot draw; use opaque");
     }
-    images.format = picture_format(fields.text("output_format", "png"));
+    constexpr int kOpenAiQuality = 100;
+    images.format = picture_format(fields.text("output_format", "png"),
+                                   fields.integer("output_compression").value_or(kOpenAiQuality));
     // Clients that ask for DALL-E fetch the picture, as that API had it.
     images.as_url = fields.text("response_format", is_dalle(model_name) ? "url" : "") == "url";
     images.stream = fields.boolean("stream");

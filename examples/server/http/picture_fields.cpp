@@ -72,7 +72,8 @@ void read_adapters(const RequestFields& fields, const Service& service, Request&
 
 std::string encoded(const Image& image, const PictureFormat& format,
                     const std::vector<ImageText>& texts) {
-    const std::vector<std::byte> bytes = encode_image(image, format.format, texts);
+    const std::vector<std::byte> bytes =
+        encode_image(image, format.format, texts, format.compression);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -128,15 +129,18 @@ void read_size(const std::string& field, const std::string& text, Request& reque
     request.height = height;
 }
 
-PictureFormat picture_format(const std::string& word) {
+PictureFormat picture_format(const std::string& word, int quality) {
     if (word == "png") {
         return {};
     }
     if (word == "jpeg" || word == "jpg") {
-        return {ImageFormat::jpeg, "jpeg", "image/jpeg"};
+        return {ImageFormat::jpeg, "jpeg", "image/jpeg", {.quality = quality}};
     }
-    throw FieldError("output_format",
-                     concat("output_format is '", word, "', expected png or jpeg"));
+    if (word == "webp" && supports_webp()) {
+        return {ImageFormat::webp, "webp", "image/webp", {.quality = quality}};
+    }
+    throw FieldError("output_format", concat("output_format is '", word, "', expected png",
+                                             supports_webp() ? ", jpeg or webp" : " or jpeg"));
 }
 
 std::string picture_bytes(Service& service, const Picture& picture, const PictureFormat& format) {

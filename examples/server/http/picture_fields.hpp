@@ -26,9 +26,11 @@ struct PictureFormat {
     ImageFormat format = ImageFormat::png;
     std::string word = "png";  // of output_format
     std::string mime = "image/png";
+    ImageCompression compression = {};
 };
-// Throws FieldError for an unknown word.
-PictureFormat picture_format(const std::string& word);
+// `quality` is 0 to 100, for JPEG and WebP. Throws FieldError for an unknown word, and for WebP
+// when this build has none.
+PictureFormat picture_format(const std::string& word, int quality = ImageCompression().quality);
 
 // The file of a finished picture in this format; a PNG is the one in the store. Throws StatusError
 // 410 when it has left the store.
