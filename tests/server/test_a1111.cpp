@@ -247,12 +247,14 @@ TEST_CASE("SillyTavern's clients for stable-diffusion.cpp and Draw Things are se
     CHECK(server.get("/").body["model"] == "tiny");
 }
 
-TEST_CASE("seeds count up over batches, and sizes are rounded to what the model draws") {
+TEST_CASE(
+    "seeds count up over batches, numbers may be strings, and sizes are rounded to what the model "
+    "draws") {
     TestServer server;
     const auto answer = server.post("/sdapi/v1/txt2img", {{"prompt", "a hill"},
-                                                          {"width", 72},
+                                                          {"width", "72"},
                                                           {"height", 64},
-                                                          {"seed", 5},
+                                                          {"seed", "5"},
                                                           {"batch_size", 2},
                                                           {"n_iter", 2}});
     REQUIRE(answer.status == 200);

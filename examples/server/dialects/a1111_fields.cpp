@@ -28,17 +28,24 @@ const FieldTable& prompt_table() {
     return table;
 }
 
-// Flags that clients send as numbers, and numbers that they send as flags.
-void convert_flags(json& body) {
-    for (const char* name :
-         {"send_images", "enable_hr", "inpaint_full_res", "mask_round", "include_init_images"}) {
-        if (const auto found = body.find(name); found != body.end() && found->is_number_integer()) {
+// Numbers in strings, flags as 0 and 1, and 0 and 1 as flags: A1111 accepts them, and clients rely
+// on it.
+void convert_types(const FieldTable& table, json& body) {
+    for (const Field& field : table) {
+        const auto found = body.find(field.name);
+        if (found == body.end()) {
+            continue;
+        }
+        const bool is_number = field.kind == FieldKind::integer ||
+                               field.kind == FieldKind::number || field.kind == FieldKind::seed;
+        if (is_number && found->is_string()) {
+            const json number = json::parse(found->get<std::string>(), nullptr, false);
+            *found = number.is_number() ? number : *found;
+        } else if (is_number && found->is_boolean()) {
+            *found = found->get<bool>() ? 1 : 0;
+        } else if (field.kind == FieldKind::boolean && found->is_number_integer()) {
             *found = *found != 0;
         }
-    }
-    if (const auto found = body.find("inpainting_mask_invert");
-        found != body.end() && found->is_boolean()) {
-        *found = found->get<bool>() ? 1 : 0;
     }
 }
 
@@ -136,13 +143,13 @@ const ModelEntry& a1111_model(const Service& service, const std::string& title) 
 
 A1111Request read_a1111_request(A1111Kind kind, const httplib::Request& request,
                                 const Service& service, const std::string& chosen) {
+    const bool is_img2img = kind == A1111Kind::img2img;
+    const FieldTable& table = is_img2img ? img2img_fields() : txt2img_fields();
     json body = parse_body(request.body);
     if (body.is_object()) {
-        convert_flags(body);
+        convert_types(table, body);
     }
-    const bool is_img2img = kind == A1111Kind::img2img;
-    const RequestFields fields =
-        RequestFields::from_json(is_img2img ? img2img_fields() : txt2img_fields(), body);
+    const RequestFields fields = RequestFields::from_json(table, body);
     const ModelEntry& model = a1111_model(service, model_title(body, chosen));
 
     A1111Request asked;
