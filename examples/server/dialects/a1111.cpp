@@ -146,13 +146,14 @@ class A1111 {
                 break;
             }
             try {
-                const JobStatus status = job.wait(request);
-                pictures.insert(pictures.end(), status.pictures.begin(), status.pictures.end());
+                job.wait(request);
             } catch (const AnswerError&) {
                 if (!entry.was_stopped()) {
                     throw;
                 }
             }
+            const std::vector<Picture> finished = job->status().pictures;
+            pictures.insert(pictures.end(), finished.begin(), finished.end());
         }
         return pictures;
     }
