@@ -1,11 +1,13 @@
 // Who may use the server, and what happens when it is busy or stops.
 #include "dialects/all_routes.hpp"
 #include "http/access.hpp"
+#include "http/connection_threads.hpp"
 #include "support/support.hpp"
 #include "support/running_server.hpp"
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <thread>
 
 using namespace flux2;
@@ -67,6 +69,33 @@ TEST_CASE("a Host that is no address and no known name is refused") {
     CHECK(status("pictures.example.org") == 200);
     CHECK(status("evil.example.org:8080") == 403);
     CHECK(status("127.0.0.1.evil.example.org") == 403);
+}
+
+TEST_CASE("a connection does not wait behind others that arrive with it") {
+    // Three take their time; the fourth must be served meanwhile, however they arrive.
+    for (int round = 0; round < 50; ++round) {
+        server::ConnectionThreads threads(8, 8);
+        std::atomic<int> n_waiting = 0;
+        std::atomic<bool> release = false, served = false;
+        const auto slow = [&] {
+            ++n_waiting;
+            while (!release) {
+                std::this_thread::sleep_for(100us);
+            }
+        };
+        threads.enqueue([] {});  // leaves an idle thread
+        for (int i = 0; i < 3; ++i) {
+            threads.enqueue(slow);
+        }
+        threads.enqueue([&] { served = true; });
+        for (int i = 0; i < 20000 && !served; ++i) {
+            std::this_thread::sleep_for(100us);
+        }
+        CHECK(served);
+        release = true;
+        threads.shutdown();
+        CHECK(n_waiting == 3);
+    }
 }
 
 TEST_CASE("a web page of another origin is refused unless it was allowed") {
@@ -164,7 +193,7 @@ TEST_CASE("metrics count jobs, pictures and refusals") {
          {"flux2_pictures_total 1\n", "flux2_jobs_total{state=\"done\"} 1\n",
           "flux2_refusals_total{reason=\"invalid_value\"} 1\n", "flux2_queue_length 0\n",
           "flux2_http_requests_total{route=\"/v1/images/generations\",status=\"400\"} 1\n"}) {
-        INFO(line);
+        INFO(std::string(line));
         CHECK(metrics->body.find(line) != std::string::npos);
     }
 }

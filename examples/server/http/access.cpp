@@ -93,8 +93,9 @@ std::optional<HttpError> Access::refusal(const httplib::Request& request) const 
 
 bool Access::host_is_allowed(const httplib::Request& request) const {
     const std::string host = to_lower(without_port(request.get_header_value("Host")));
-    return is_local_socket_ || is_address(host) || is_local_name(host) || contains(hosts_, host) ||
-           contains(hosts_, "*");
+    // Browsers always send one; health checks by HTTP/1.0 do not.
+    return is_local_socket_ || !request.has_header("Host") || is_address(host) ||
+           is_local_name(host) || contains(hosts_, host) || contains(hosts_, "*");
 }
 
 bool Access::origin_is_allowed(const httplib::Request& request) const {

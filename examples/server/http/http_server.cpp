@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "http/connection_threads.hpp"
 #include "http/log_line.hpp"
 
 #include <chrono>
@@ -14,7 +15,6 @@ using HandlerResponse = httplib::Server::HandlerResponse;
 
 constexpr const char* kRequestId = "x-request-id";
 constexpr const char* kCurlForm = "application/x-www-form-urlencoded";
-constexpr size_t kBaseThreads = 4;  // more are started when they are needed
 constexpr size_t kWaitingConnections = 512;
 
 std::unique_ptr<httplib::Server> make_server(const ServerOptions& options) {
@@ -63,8 +63,7 @@ void HttpServer::set_limits() {
         static_cast<size_t>(options.http_threads > 0 ? options.http_threads
                                                      : static_cast<int>(options.queue_size) + 32);
     server_->new_task_queue = [threads] {
-        return new httplib::ThreadPool(std::min(kBaseThreads, threads), threads,
-                                       kWaitingConnections);
+        return new ConnectionThreads(threads, kWaitingConnections);
     };
     server_->set_read_timeout(options.timeout);
     server_->set_write_timeout(options.timeout);

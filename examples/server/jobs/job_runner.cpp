@@ -212,17 +212,15 @@ void JobRunner::make_pictures(Job& job, const ModelEntry& model, Pipeline& pipel
 
 void JobRunner::end(Job& job, JobState state, std::optional<JobError> error) {
     job.free_inputs();
-    job.change([&](JobStatus& status) {
-        status.state = state;
-        status.error = std::move(error);
-        status.ended = Clock::now();
-        status.progress.preview.reset();
-        if (state == JobState::done) {
-            status.progress.share = 1;
-            status.progress.seconds_left = 0;
-        }
-    });
-    const JobStatus status = job.status();
+    JobStatus status = job.status();
+    status.state = state;
+    status.error = std::move(error);
+    status.ended = Clock::now();
+    status.progress.preview.reset();
+    if (state == JobState::done) {
+        status.progress.share = 1;
+        status.progress.seconds_left = 0;
+    }
     if (state == JobState::done && job.request().kind == JobKind::pictures) {
         constexpr double kShareOfNew = 0.2;
         recent_seconds_ = (1 - kShareOfNew) * recent_seconds_ +
@@ -231,6 +229,8 @@ void JobRunner::end(Job& job, JobState state, std::optional<JobError> error) {
     if (ended_) {
         ended_(job, status);
     }
+    // Last: who waits for the end finds everything else done.
+    job.change([&](JobStatus& shown) { shown = std::move(status); });
 }
 
 }  // namespace flux2::server

@@ -29,7 +29,7 @@ struct RunnerOptions {
 // Any thread may call its functions.
 class JobRunner {
   public:
-    // Called by a worker after a job has ended.
+    // Called when a job has ended, before others can see that.
     using Ended = std::function<void(const Job&, const JobStatus&)>;
 
     // The pool and the store must outlive it.
