@@ -22,7 +22,14 @@ int64_t milliseconds(JobStatus::Time time) {
 }
 
 json picture_json(const Picture& picture) {
+    const Timings& timings = picture.timings;
     return {{"id", picture.id},
+            {"seconds",
+             {{"load", timings.load},
+              {"encode_prompt", timings.encode_prompt},
+              {"encode_references", timings.encode_references},
+              {"denoise", timings.denoise},
+              {"decode", timings.decode}}},
             {"url", "/images/" + picture.id + ".png"},
             {"thumbnail", "/api/v1/history/" + picture.id + "/thumbnail"},
             {"settings", picture.facts}};
