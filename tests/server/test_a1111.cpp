@@ -3,8 +3,8 @@
 #include "dialects/picture_fit.hpp"
 #include "http/base64.hpp"
 #include "support/png_builder.hpp"
-#include "support/support.hpp"
 #include "support/running_server.hpp"
+#include "support/support.hpp"
 
 #include <doctest/doctest.h>
 

@@ -2,8 +2,8 @@
 #include "dialects/all_routes.hpp"
 #include "http/access.hpp"
 #include "http/connection_threads.hpp"
-#include "support/support.hpp"
 #include "support/running_server.hpp"
+#include "support/support.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // Our own API: jobs, events, history, plans, models.
 #include "http/base64.hpp"
-#include "support/support.hpp"
 #include "support/running_server.hpp"
+#include "support/support.hpp"
 
 #include <doctest/doctest.h>
 

@@ -2,8 +2,8 @@
 #include <flux2/flux2.hpp>
 #include "http/base64.hpp"
 #include "support/program.hpp"
-#include "support/support.hpp"
 #include "support/running_server.hpp"
+#include "support/support.hpp"
 
 #include <doctest/doctest.h>
 

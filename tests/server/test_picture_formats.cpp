@@ -1,8 +1,8 @@
 // The formats in which pictures are sent and taken.
 #include <flux2/image.hpp>
 #include "http/base64.hpp"
-#include "support/support.hpp"
 #include "support/running_server.hpp"
+#include "support/support.hpp"
 
 #include <doctest/doctest.h>
 

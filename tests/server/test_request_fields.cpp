@@ -2,8 +2,8 @@
 #include "http/picture_header.hpp"
 #include "http/request_fields.hpp"
 #include "support/png_builder.hpp"
-#include "support/support.hpp"
 #include "support/running_server.hpp"
+#include "support/support.hpp"
 
 #include <doctest/doctest.h>
 
