@@ -2,7 +2,6 @@
 // and device, merging by the converter, and pictures in the style of the bundled LoRA.
 #include "adapters/adapter_set.hpp"
 #include "base/file.hpp"
-#include "base/random.hpp"
 #include "checkpoints/checkpoint.hpp"
 #include "checkpoints/inventory.hpp"
 #include "formats/safetensors.hpp"
@@ -67,17 +66,10 @@ std::shared_ptr<const AdapterSet> set_of(const fs::path& file, float strength,
                                               Part::transformer, tensor_list(sizes), "tiny");
 }
 
-// As the recordings with adapters have it: torch's, in tokens of a picture of 128x128.
-HostTensor drawn_noise() {
-    HostTensor noise({128, 64, 1, 1});
-    noise.data = draw_normal(Generator::cpu_f32, 1, noise.data.size());
-    return noise;
-}
-
 struct Setup {
     Checkpoint checkpoint = Checkpoint::open(kTiny / "flux2-tiny-bf16.gguf", Part::transformer);
     TransformerSizes sizes = read_transformer_sizes(checkpoint);
-    HostTensor noise = drawn_noise();
+    HostTensor noise = read_tensor(TensorSource::open(recorded("golden-kohya")), "noise");
     SharedTensor txt = share(read_tensor(
         TensorSource::open(test::fixture("tiny/golden-t2i.safetensors")), "prompt_embeds"));
 
