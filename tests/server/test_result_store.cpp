@@ -54,6 +54,15 @@ TEST_CASE("a store holds as many pictures as it may, and the oldest leave") {
     CHECK(folder.names().size() == 6);
 }
 
+TEST_CASE("later ids are larger, also within a millisecond") {
+    std::string last = new_id();
+    for (int i = 0; i < 10000; ++i) {
+        const std::string id = new_id();
+        REQUIRE(id > last);
+        last = id;
+    }
+}
+
 TEST_CASE("a store holds as many bytes as it may, but always the newest picture") {
     const test::TemporaryFolder folder;
     ResultStore store(folder.path(), {.bytes = 1});

@@ -71,10 +71,20 @@ std::span<const char> chars_of(const std::vector<std::byte>& bytes) {
 }  // namespace
 
 std::string new_id() {
-    thread_local std::mt19937_64 random(std::random_device{}());
+    // Of the last id in this process: a later one is larger, also within a millisecond.
+    static std::mutex mutex;
+    static uint64_t time = 0, number = 0;
+    static std::mt19937 random(std::random_device{}());
     const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
         std::chrono::system_clock::now().time_since_epoch());
-    return hexadecimal(static_cast<uint64_t>(now.count()), 12) + hexadecimal(random(), 8);
+    const std::lock_guard lock(mutex);
+    if (const auto later = static_cast<uint64_t>(now.count()); later > time) {
+        time = later;
+        number = random() >> 1;
+    } else {
+        number += 1 + (random() >> 16);
+    }
+    return hexadecimal(time, 12) + hexadecimal(number, 8);
 }
 
 ResultStore::ResultStore(fs::path folder, const StoreLimits& limits)
@@ -205,11 +215,16 @@ void ResultStore::remove_oldest(const std::string& newest) {
     for (const auto& [id, size] : sizes_) {
         bytes += size;
     }
-    while (sizes_.begin()->first != newest &&
-           (sizes_.size() > limits_.pictures || bytes > limits_.bytes)) {
-        bytes -= sizes_.begin()->second;
-        remove_files(sizes_.begin()->first);
-        sizes_.erase(sizes_.begin());
+    // Ids of a server with another clock may be larger than the newest.
+    for (auto at = sizes_.begin();
+         at != sizes_.end() && (sizes_.size() > limits_.pictures || bytes > limits_.bytes);) {
+        if (at->first == newest) {
+            ++at;
+            continue;
+        }
+        bytes -= at->second;
+        remove_files(at->first);
+        at = sizes_.erase(at);
     }
 }
 

@@ -68,7 +68,8 @@ class ResultStore {
     mutable std::map<std::string, uint64_t> sizes_;  // bytes of each picture
 };
 
-// A new id: the time in milliseconds and a random number, in hexadecimal digits.
+// A new id, larger than all before it in this process: the time in milliseconds and a random
+// number, in hexadecimal digits.
 std::string new_id();
 
 }  // namespace flux2::server
