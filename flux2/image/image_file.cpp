@@ -97,15 +97,16 @@ Image mask_values(const Pixels& pixels, MaskAlpha alpha) {
     const auto n_channels = static_cast<size_t>(pixels.n_channels);
     const size_t n = static_cast<size_t>(pixels.width) * static_cast<size_t>(pixels.height);
     const uint8_t* in = pixels.values.get();
-    bool opaque = true;
-    for (size_t i = 0; n_channels % 2 == 0 && i < n; ++i) {
-        opaque = opaque && in[i * n_channels + n_channels - 1] == 255;
+    const bool has_alpha = n_channels % 2 == 0;
+    bool by_brightness = alpha != MaskAlpha::only_holes;
+    for (size_t i = 0; has_alpha && i < n; ++i) {
+        by_brightness = by_brightness && in[i * n_channels + n_channels - 1] == 255;
     }
     Image grey{pixels.width, pixels.height, {}};
     grey.rgb.reserve(3 * n);
     for (size_t i = 0; i < n; i++, in += n_channels) {
-        const int opacity = in[n_channels - 1];
-        const int value = !opaque           ? (alpha == MaskAlpha::holes ? 255 - opacity : opacity)
+        const int opacity = has_alpha ? in[n_channels - 1] : 255;
+        const int value = !by_brightness    ? (alpha == MaskAlpha::opaque ? opacity : 255 - opacity)
                           : n_channels >= 3 ? brightness(in[0], in[1], in[2])
                                             : in[0];
         grey.rgb.insert(grey.rgb.end(), 3, static_cast<uint8_t>(value));

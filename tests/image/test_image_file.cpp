@@ -176,6 +176,10 @@ TEST_CASE(
     for (const MaskAlpha alpha : {MaskAlpha::holes, MaskAlpha::opaque}) {
         CHECK(values(whole, alpha) == std::vector<uint8_t>{200, 10});
     }
+    CHECK(values(holes, MaskAlpha::only_holes) == std::vector<uint8_t>{0, 255, 127});
+    CHECK(values(whole, MaskAlpha::only_holes) == std::vector<uint8_t>{0, 0});
+    const Bytes without_alpha = png(2, 1, 8, grey, bytes({0, 200, 10}));
+    CHECK(values(without_alpha, MaskAlpha::only_holes) == std::vector<uint8_t>{0, 0});
 }
 
 TEST_CASE("dropped transparency is reported once, and only where there is some") {

@@ -169,7 +169,8 @@ TEST_CASE("a mask without transparency, or of another size than its picture, is 
                                                      {"mask", mask, "mask.png", ""},
                                                      {"prompt", "a boat", "", ""}});
     };
-    for (const std::string& mask : {striped_png(64, 64), half_transparent_png(64, 80, 9)}) {
+    for (const std::string& mask :
+         {striped_png(64, 64), half_transparent_png(64, 64, 0), half_transparent_png(64, 80, 9)}) {
         const auto answer = edit(mask);
         CHECK(answer.status == 400);
         CHECK(answer.body["error"]["param"] == "mask");

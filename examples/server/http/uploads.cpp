@@ -5,6 +5,8 @@
 #include "http/base64.hpp"
 #include "http/picture_header.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <span>
 
 namespace flux2::server {
@@ -135,7 +137,13 @@ Mask uploaded_alpha_mask(const std::string& field, std::string_view file) {
                                        " has no transparency; what is to be painted anew must "
                                        "be transparent in it, so send a PNG with alpha"));
     }
-    return uploaded_mask(field, file);
+    Mask mask = uploaded_mask(field, file, MaskAlpha::only_holes);
+    if (std::all_of(mask.values.begin(), mask.values.end(), [](uint8_t v) { return v == 0; })) {
+        throw FieldError(field, concat(field,
+                                       " has no transparent pixel; make transparent what is to be "
+                                       "painted anew"));
+    }
+    return mask;
 }
 
 }  // namespace flux2::server

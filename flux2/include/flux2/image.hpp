@@ -45,12 +45,14 @@ struct Mask {
 
 // What a mask repaints in a picture with transparent pixels.
 enum class MaskAlpha {
-    holes,   // what is transparent, as in OpenAI's API
-    opaque,  // what is not, as in AUTOMATIC1111's web interface
+    holes,       // what is transparent
+    opaque,      // what is not, as in AUTOMATIC1111's web interface
+    only_holes,  // as holes; nothing where no pixel is transparent, as in OpenAI's API
 };
 
 // Reads a mask from a picture: its brightness, so that white is repainted; in a picture with
-// transparent pixels its transparency instead. Throws as load_image does.
+// transparent pixels, and with only_holes in any, its transparency instead. Throws as load_image
+// does.
 FLUX2_API Mask load_mask(const std::filesystem::path& path);
 FLUX2_API Mask decode_mask(std::span<const std::byte> bytes, const std::string& name = "the mask",
                            MaskAlpha alpha = MaskAlpha::holes);
