@@ -1,0 +1,386 @@
+// The canvas for editing: a source, a mask painted over it, a frame that may be larger than it, and the result beside it.
+// Events: 'open' and 'clear' of a source, 'change' of what values() returns.
+import {announce} from '../dom.js';
+import {texts} from '../texts.js';
+import {Controls} from './controls.js';
+import {cursorOf, edgesAt, frameOf, hasMargins, kNoMargins} from './frame.js';
+import {Gestures} from './gestures.js';
+import {listenToKeys} from './keys.js';
+import {Mask} from './mask.js';
+import {paint} from './painter.js';
+import {buildPanel, kSides} from './panel.js';
+import {makeTools} from './tools.js';
+import {View} from './view.js';
+
+const words = texts.editor;
+
+// Larger sources are shown from a smaller copy.
+const kMostShownPixels = 16e6;
+
+const boundedBitmap = async (blob) => {
+    const whole = await createImageBitmap(blob);
+    const {width, height} = whole;
+    const scale = Math.sqrt(kMostShownPixels / (width * height));
+    if (scale >= 1) {
+        return {bitmap: whole, width, height};
+    }
+    const bitmap = await createImageBitmap(whole, {
+        resizeWidth: Math.round(width * scale),
+        resizeHeight: Math.round(height * scale),
+        resizeQuality: 'medium',
+    });
+    whole.close();
+    return {bitmap, width, height};
+};
+
+export class Editor extends EventTarget {
+    picture = null;
+    mask = null;
+    margins = kNoMargins;
+    result = null;
+    split = 0.5;
+    pen = null;
+    isDrawing = false;
+    mostBrush = 400;
+    settings = {tool: 'brush', brush: 40, subtract: false, feather: 0, grow: 0};
+    view = new View();
+    tools = makeTools(this);
+
+    constructor(container) {
+        super();
+        this.panel = buildPanel();
+        container.append(this.panel.root);
+        this.gestures = new Gestures(this.panel.canvas, this);
+        listenToKeys(this, this.panel.root, this.panel.canvas);
+        this.controls = new Controls(this, this.panel);
+        new ResizeObserver(() => this.resize()).observe(this.panel.stage);
+        matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.redraw());
+    }
+
+    // Shows a picture to change. Throws a sentence when the browser cannot read it.
+    async open(blob, {name = ''} = {}) {
+        let picture;
+        try {
+            picture = await boundedBitmap(blob);
+        } catch {
+            throw new Error(words.unreadable.replace('{name}', name || words.picture));
+        }
+        this.release();
+        this.picture = {...picture, blob, name};
+        this.mask = new Mask(picture.width, picture.height);
+        this.margins = kNoMargins;
+        const side = Math.min(picture.width, picture.height);
+        this.mostBrush = Math.max(64, Math.round(side / 3));
+        this.settings.brush = Math.max(8, Math.round(side / 12));
+        this.panel.empty.hidden = true;
+        this.panel.main.hidden = false;
+        this.resize();
+        this.fit();
+        this.showSettings();
+        announce(words.opened.replace('{width}', picture.width).replace('{height}', picture.height));
+        this.dispatchEvent(new Event('open'));
+        this.changed();
+    }
+
+    // Whether a source is open. Without edits it is a picture to change as a whole.
+    get isOpen() {
+        return this.picture !== null;
+    }
+
+    hasEdits() {
+        return this.isOpen && (!this.mask.isEmpty || hasMargins(this.margins));
+    }
+
+    // Fields of POST /api/v1/jobs: the files image and mask, and others that are not the default. Null without a source.
+    async values() {
+        if (!this.isOpen) {
+            return null;
+        }
+        const {settings, margins} = this;
+        const mask = this.mask.isEmpty ? null : await this.mask.toPng();
+        const fields = {};
+        if (mask && settings.feather !== 0) {
+            fields.mask_blur = settings.feather;
+        }
+        if (mask && settings.grow !== 0) {
+            fields.mask_grow = settings.grow;
+        }
+        for (const side of kSides) {
+            if (margins[side] > 0) {
+                fields[`outpaint_${side}`] = margins[side];
+            }
+        }
+        this.sentFrame = frameOf(this);
+        return {image: this.picture.blob, mask, fields};
+    }
+
+    // The size that the result will have.
+    get outputSize() {
+        const {width, height} = frameOf(this);
+        return {width, height};
+    }
+
+    // The result of what values() returned last, beside the source.
+    async showResult(blob) {
+        if (!this.isOpen) {
+            return;
+        }
+        const {bitmap} = await boundedBitmap(blob);
+        this.result?.bitmap.close();
+        this.result = {bitmap, blob, frame: this.sentFrame ?? frameOf(this)};
+        this.showSettings();
+        announce(words.resultShown);
+        if (this.view.isFitted) {
+            this.fit();
+        }
+        this.redraw();
+    }
+
+    clear() {
+        this.release();
+        this.panel.empty.hidden = false;
+        this.panel.main.hidden = true;
+        this.dispatchEvent(new Event('clear'));
+        this.changed();
+    }
+
+    setTool(tool) {
+        if (this.isDrawing) {
+            this.penCancel();
+        }
+        this.settings.tool = tool;
+        this.showSettings();
+    }
+
+    set(name, value) {
+        this.settings[name] = value;
+        this.showSettings();
+        this.changed();
+    }
+
+    setSplit(share) {
+        this.split = share;
+        this.redraw();
+    }
+
+    scaleBrush(factor) {
+        const size = factor > 1 ? Math.ceil(this.settings.brush * factor) : Math.floor(this.settings.brush * factor);
+        this.settings.brush = Math.min(this.mostBrush, Math.max(1, size));
+        this.showSettings();
+    }
+
+    setSubtract(on) {
+        this.settings.subtract = on;
+        this.showSettings();
+    }
+
+    setMargins(margins) {
+        this.margins = margins;
+        this.controls.showMargins();
+        if (this.view.isFitted && !this.isDrawing) {
+            this.fit();
+        }
+        this.changed();
+    }
+
+    invertMask() {
+        this.changeMask(() => this.mask.invert(), words.inverted);
+    }
+
+    clearMask() {
+        this.changeMask(() => this.mask.clear(), words.cleared);
+    }
+
+    undo() {
+        this.mask.undo();
+        this.maskChanged();
+    }
+
+    redo() {
+        this.mask.redo();
+        this.maskChanged();
+    }
+
+    zoom(factor, at) {
+        this.view.zoom(factor, at);
+        this.controls.showZoom();
+        this.redraw();
+    }
+
+    pan(dx, dy) {
+        this.view.move(dx, dy);
+        this.redraw();
+    }
+
+    fit() {
+        if (!this.isOpen) {
+            return;
+        }
+        this.view.fit(this.result?.frame ?? frameOf(this));
+        this.controls.showZoom();
+        this.redraw();
+    }
+
+    async keepResult() {
+        const {blob} = this.result;
+        await this.open(blob, {name: this.picture.name});
+        this.panel.canvas.focus();
+    }
+
+    dropResult() {
+        this.result?.bitmap.close();
+        this.result = null;
+        this.showSettings();
+        this.panel.canvas.focus();
+    }
+
+    // Calls of the gestures.
+
+    penDown(at) {
+        this.panel.canvas.focus({preventScroll: true});
+        if (!this.isOpen || this.result) {
+            return;
+        }
+        this.isDrawing = true;
+        this.tools[this.settings.tool].begin(this.view.toPicture(at));
+        this.redraw();
+    }
+
+    penMove(at) {
+        if (!this.isDrawing) {
+            return;
+        }
+        this.tools[this.settings.tool].move(this.view.toPicture(at));
+        this.redraw();
+    }
+
+    penUp() {
+        if (!this.isDrawing) {
+            return;
+        }
+        this.isDrawing = false;
+        this.tools[this.settings.tool].end();
+        if (this.settings.tool === 'move') {
+            this.redraw();
+        } else {
+            this.maskChanged();
+        }
+    }
+
+    penCancel() {
+        this.isDrawing = false;
+        this.tools[this.settings.tool].cancel();
+        this.redraw();
+    }
+
+    hover(at) {
+        if (!this.isOpen) {
+            return;
+        }
+        if (at || !this.isDrawing) {
+            this.pen = at && this.view.toPicture(at);
+        }
+        if (!this.isDrawing) {
+            const isMove = this.settings.tool === 'move' && !this.result;
+            const other = this.result ? 'default' : 'crosshair';
+            this.panel.canvas.style.cursor = isMove && at ? cursorOf(edgesAt(this, this.pen)) : other;
+        }
+        this.redraw();
+    }
+
+    // The pen of the keyboard: arrows move it, Enter puts it down and lifts it.
+
+    movePen(dx, dy) {
+        const from = this.pen ?? {x: this.picture.width / 2, y: this.picture.height / 2};
+        this.pen = {x: from.x + dx, y: from.y + dy};
+        if (this.isDrawing) {
+            this.penMove(this.view.toCanvas(this.pen));
+        } else {
+            this.redraw();
+        }
+    }
+
+    togglePen() {
+        if (this.result) {
+            return;
+        }
+        this.pen ??= {x: this.picture.width / 2, y: this.picture.height / 2};
+        const said = this.isDrawing ? words.penUp : words.penDown;
+        if (this.isDrawing) {
+            this.penUp();
+        } else {
+            this.penDown(this.view.toCanvas(this.pen));
+        }
+        announce(said.replace('{x}', Math.round(this.pen.x)).replace('{y}', Math.round(this.pen.y)));
+    }
+
+    // The rest is for the functions above.
+
+    async openFile(file) {
+        try {
+            await this.open(file, {name: file.name});
+        } catch (error) {
+            this.dispatchEvent(new CustomEvent('problem', {detail: error.message}));
+        }
+    }
+
+    changeMask(change, said) {
+        if (this.result) {
+            return;
+        }
+        this.mask.begin();
+        change();
+        this.mask.end();
+        announce(said);
+        this.maskChanged();
+    }
+
+    maskChanged() {
+        this.showSettings();
+        this.changed();
+    }
+
+    changed() {
+        this.redraw();
+        this.dispatchEvent(new Event('change'));
+    }
+
+    release() {
+        this.picture?.bitmap.close();
+        this.result?.bitmap.close();
+        this.picture = this.mask = this.result = this.pen = null;
+        this.isDrawing = false;
+    }
+
+    showSettings() {
+        this.controls.show();
+        this.redraw();
+    }
+
+    resize() {
+        const {canvas, stage} = this.panel;
+        const {clientWidth: width, clientHeight: height} = stage;
+        if (width === 0 || height === 0) {
+            return;
+        }
+        this.view.resize(width, height);
+        canvas.width = Math.round(width * devicePixelRatio);
+        canvas.height = Math.round(height * devicePixelRatio);
+        if (this.view.isFitted) {
+            this.fit();
+        }
+        this.redraw();
+    }
+
+    redraw() {
+        if (this.isDue) {
+            return;
+        }
+        this.isDue = true;
+        requestAnimationFrame(() => {
+            this.isDue = false;
+            const newArea = getComputedStyle(this.panel.stage).getPropertyValue('--new-area');
+            paint(this.panel.canvas, this, {newArea});
+        });
+    }
+}
