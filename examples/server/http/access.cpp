@@ -71,7 +71,7 @@ Access::Access(const ServerOptions& options)
     hosts_.push_back(to_lower(options.host));
 }
 
-std::optional<HttpError> Access::refusal(const httplib::Request& request) const {
+std::optional<HttpError> Access::refusal(const httplib::Request& request, bool is_public) const {
     if (!host_is_allowed(request)) {
         return HttpError{403, "permission_error", "host_not_allowed", "",
                          "the server is not known under this Host; start it with --allowed-hosts "
@@ -82,9 +82,7 @@ std::optional<HttpError> Access::refusal(const httplib::Request& request) const 
                          "web pages of this Origin may not use the server; start it with "
                          "--cors-origins and the page's origin"};
     }
-    const bool is_open =
-        request.path == "/health" || request.path == "/v1/health" || request.method == "OPTIONS";
-    if (!is_open && !has_key(request)) {
+    if (!is_public && !has_key(request)) {
         return HttpError{401, "authentication_error", "invalid_api_key", "",
                          "no valid key; send one in the header Authorization: Bearer KEY"};
     }

@@ -18,8 +18,9 @@ class Access {
     explicit Access(const ServerOptions& options);
 
     // Why a request is refused: a Host under which nobody should address this server, as after DNS
-    // rebinding, an Origin that is not allowed, or no valid key where one is needed.
-    std::optional<HttpError> refusal(const httplib::Request& request) const;
+    // rebinding, an Origin that is not allowed, or no valid key where one is needed: not for what
+    // is public.
+    std::optional<HttpError> refusal(const httplib::Request& request, bool is_public) const;
 
     // Sets the CORS headers of an answer to an allowed page of another origin.
     void allow_origin(const httplib::Request& request, httplib::Response& response) const;

@@ -4,6 +4,7 @@
 #include "base/file.hpp"
 #include "http/connection_threads.hpp"
 #include "http/log_line.hpp"
+#include "http/page.hpp"
 
 #include <chrono>
 #include <filesystem>
@@ -89,7 +90,10 @@ void HttpServer::set_handlers() {
 HandlerResponse HttpServer::before_routing(const httplib::Request& request,
                                            httplib::Response& response) {
     response.set_header(kRequestId, "req_" + new_id());
-    if (const auto refusal = access_.refusal(request)) {
+    const bool is_health = request.path == "/health" || request.path == "/v1/health";
+    const PageFile* file = service_.options().page ? find_page_file(request) : nullptr;
+    const bool is_public = is_health || request.method == "OPTIONS" || file != nullptr;
+    if (const auto refusal = access_.refusal(request, is_public)) {
         service_.metrics().count_refusal(refusal->code);
         answer_error(response, *refusal, openai_error(*refusal));
         return HandlerResponse::Handled;
@@ -100,8 +104,11 @@ HandlerResponse HttpServer::before_routing(const httplib::Request& request,
         response.set_header("Allow", routes_.methods_of(request.path));
         return HandlerResponse::Handled;
     }
-    const bool needs_models = request.path != "/health" && request.path != "/v1/health";
-    if (needs_models && !service_.is_ready()) {
+    if (file != nullptr) {
+        answer_page_file(*file, request, response);
+        return HandlerResponse::Handled;
+    }
+    if (!is_health && !service_.is_ready()) {
         const HttpError loading = {
             503, "unavailable_error", "loading", "", "the model is being loaded; try again", 1};
         answer_error(response, loading, openai_error(loading));

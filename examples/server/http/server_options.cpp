@@ -135,8 +135,9 @@ cxxopts::Options describe_server_options() {
         ("sleep-idle-seconds", "unload the model after so many idle seconds (default: never)",
          text())  //
         ("drain-seconds", "seconds for running jobs after a signal to stop (default 30)",
-         text())                                           //
-        ("metrics", "answer GET /metrics for Prometheus")  //
+         text())                                             //
+        ("no-webui", "no page for browsers, only the APIs")  //
+        ("metrics", "answer GET /metrics for Prometheus")    //
         ("respect-client-steps",
          "obey steps and guidance of clients that always send some, also on distilled models")  //
         ("q,quiet", "no line for each request")                                                 //
@@ -155,6 +156,7 @@ ServerOptions read_server_options(const cxxopts::ParseResult& args) {
     read_path(args, "output-dir", o.output_folder);
     read_network_options(args, o);
     read_limits(args, o);
+    o.page = args.count("no-webui") == 0;
     o.metrics = args.count("metrics") > 0;
     o.respect_client_steps = args.count("respect-client-steps") > 0;
     o.quiet = args.count("quiet") > 0;
