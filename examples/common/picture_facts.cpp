@@ -225,7 +225,10 @@ json read_picture_facts(const fs::path& picture) {
 }
 
 GenerateOptions options_of_picture(const fs::path& picture) {
-    const std::vector<ImageText> texts = read_image_texts(picture);
+    return options_of_texts(read_image_texts(picture), picture);
+}
+
+GenerateOptions options_of_texts(const std::vector<ImageText>& texts, const fs::path& picture) {
     if (const std::string* facts = find_text(texts, kKey)) {
         return options_from_facts(parse_facts(*facts, picture), picture);
     }

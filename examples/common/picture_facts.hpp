@@ -34,6 +34,9 @@ nlohmann::json read_picture_facts(const std::filesystem::path& picture);
 // Options that make a picture again, from our JSON in it, else from what another program stored.
 // Throws bad_file when neither is there or understood.
 GenerateOptions options_of_picture(const std::filesystem::path& picture);
+// The same from the texts of a picture that messages call by this name.
+GenerateOptions options_of_texts(const std::vector<ImageText>& texts,
+                                 const std::filesystem::path& picture);
 
 // A line for each part and adapter whose file is not the one that made the stored picture, by the
 // options' stored hashes.

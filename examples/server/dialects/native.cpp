@@ -4,13 +4,21 @@
 #include <flux2/version.hpp>
 #include "base/check.hpp"
 #include "base/image_limits.hpp"
+#include "base/letter_case.hpp"
 #include "dialects/native_fields.hpp"
+#include "dialects/native_repeat.hpp"
 #include "http/uploads.hpp"
+
+#include <algorithm>
 
 namespace flux2::server {
 namespace {
 
 using nlohmann::json;
+
+constexpr const char* kCpu = "CPU";
+// Models that are guided by two passes, so that a negative prompt has an effect.
+constexpr const char* kGuidedVariant = "base";
 
 json stage_json(const StageMemory& stage) {
     return {{"stage", stage.stage},
@@ -51,6 +59,7 @@ json model_json(Service& service, const ModelEntry& model) {
             {"name", info.name},
             {"variant", info.variant},
             {"distilled", info.distilled},
+            {"uses_negative_prompt", info.variant == kGuidedVariant},
             {"types", info.types},
             {"sha256", service.pool().hash(model)},
             {"loaded_on", open_on},
@@ -85,6 +94,24 @@ json loras_json(Service& service) {
     return {{"loras", loras}};
 }
 
+const FieldTable& picture_settings_fields() {
+    static const FieldTable table = {
+        {"image", FieldKind::pictures, "a PNG, JPEG or WebP of flux2 or another program", 0, 1}};
+    return table;
+}
+
+void send_picture_settings(Service& service, const httplib::Request& request,
+                           httplib::Response& response) {
+    const RequestFields fields = RequestFields::read(picture_settings_fields(), request);
+    const auto files = request.is_multipart_form_data()
+                           ? files_from_form("image", request.form, 1)
+                           : files_from_json("image", fields.value("image"), 1);
+    if (files.empty()) {
+        throw FieldError("image", "image is missing; send a picture whose settings are wanted");
+    }
+    answer_json(response, repeat_of_file(service, files.front()));
+}
+
 const FieldTable& model_fields() {
     static const FieldTable table = {
         {"model", FieldKind::text, "a name of GET /api/v1/models; absent: the first", 0, 200}};
@@ -103,10 +130,33 @@ void change_model(Service& service, JobKind kind, const httplib::Request& reques
     answer_json(response, models_json(service));
 }
 
+// What a device is called, with its memory as far as it may be used.
+json device_json(const JobRunner::Device& device, const std::vector<DeviceInfo>& known,
+                 uint64_t most_bytes) {
+    const bool is_auto = to_lower(device.name) == "auto";
+    DeviceInfo found, cpu;
+    for (const DeviceInfo& info : known) {
+        const bool is_cpu = info.name == kCpu;
+        cpu = is_cpu ? info : cpu;
+        const bool fits = is_auto ? !is_cpu : to_lower(info.name) == to_lower(device.name);
+        found = fits && found.name.empty() ? info : found;
+    }
+    found = found.name.empty() && is_auto ? cpu : found;
+    const bool is_limited = most_bytes > 0 && found.name != kCpu;
+    return {
+        {"name", device.name},
+        {"model", device.model},
+        {"description", found.description},
+        {"memory_bytes", is_limited ? std::min(most_bytes, found.total_bytes) : found.total_bytes},
+        {"host_memory_bytes", cpu.total_bytes}};
+}
+
 json capabilities_json(Service& service) {
     json devices = json::array();
+    const std::vector<DeviceInfo> known = list_devices();
+    const uint64_t most_bytes = service.options().model.load.max_device_bytes;
     for (const JobRunner::Device& device : service.runner().devices()) {
-        devices.push_back({{"name", device.name}, {"model", device.model}});
+        devices.push_back(device_json(device, known, most_bytes));
     }
     json roles = json::array();
     for (const ReferenceRole& role : reference_roles()) {
@@ -145,6 +195,14 @@ void add_native(Routes& routes, Service& service) {
          .fields = &native_fields(),
          .takes_form = true},
         [&](const Request& request, Response& response) { send_plan(service, request, response); });
+    routes.add({.method = "POST",
+                .path = "/api/v1/picture-settings",
+                .summary = "The settings that a picture stores, as fields of a job.",
+                .fields = &picture_settings_fields(),
+                .takes_form = true},
+               [&](const Request& request, Response& response) {
+                   send_picture_settings(service, request, response);
+               });
     routes.add({.method = "GET",
                 .path = "/api/v1/capabilities",
                 .summary = "What this server can do, and its limits."},

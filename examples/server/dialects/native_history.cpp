@@ -1,5 +1,6 @@
 #include "base/check.hpp"
 #include "dialects/native.hpp"
+#include "dialects/native_repeat.hpp"
 
 namespace flux2::server {
 namespace {
@@ -17,11 +18,13 @@ const FieldTable& history_fields() {
     return table;
 }
 
-json entry_json(const std::string& id, const json& facts) {
-    return {{"id", id},
-            {"url", "/images/" + id + ".png"},
-            {"thumbnail", "/api/v1/history/" + id + "/thumbnail"},
-            {"settings", facts}};
+json entry_json(const Service& service, const std::string& id, const json& facts) {
+    json entry = repeat_of_facts(service, facts);
+    entry["id"] = id;
+    entry["url"] = "/images/" + id + ".png";
+    entry["thumbnail"] = "/api/v1/history/" + id + "/thumbnail";
+    entry["settings"] = facts;
+    return entry;
 }
 
 [[noreturn]] void fail_not_found(const std::string& id) {
@@ -36,11 +39,12 @@ void list_history(Service& service, const httplib::Request& request, httplib::Re
     const auto page = service.store().page(fields.text("before"), limit, fields.text("search"));
     json pictures = json::array();
     for (const StoredPicture& picture : page) {
-        pictures.push_back(entry_json(picture.id, picture.facts));
+        pictures.push_back(entry_json(service, picture.id, picture.facts));
     }
     const bool may_be_more = page.size() == limit;
-    answer_json(response,
-                {{"pictures", pictures}, {"next", may_be_more ? json(page.back().id) : json()}});
+    answer_json(response, {{"pictures", pictures},
+                           {"next", may_be_more ? json(page.back().id) : json()},
+                           {"total", service.store().size()}});
 }
 
 }  // namespace
@@ -64,7 +68,7 @@ void add_native_history(Routes& routes, Service& service) {
                    if (!facts) {
                        fail_not_found(id);
                    }
-                   answer_json(response, entry_json(id, *facts));
+                   answer_json(response, entry_json(service, id, *facts));
                });
     routes.add({.method = "GET",
                 .path = "/api/v1/history/:id/thumbnail",

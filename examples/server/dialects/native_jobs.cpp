@@ -1,6 +1,7 @@
 #include "base/check.hpp"
 #include "dialects/native.hpp"
 #include "dialects/native_fields.hpp"
+#include "dialects/native_repeat.hpp"
 #include "http/base64.hpp"
 #include "http/event_stream.hpp"
 #include "http/picture_fields.hpp"
@@ -21,18 +22,19 @@ int64_t milliseconds(JobStatus::Time time) {
     return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
 }
 
-json picture_json(const Picture& picture) {
+json picture_json(const Service& service, const Picture& picture) {
     const Timings& timings = picture.timings;
-    return {{"id", picture.id},
-            {"seconds",
-             {{"load", timings.load},
-              {"encode_prompt", timings.encode_prompt},
-              {"encode_references", timings.encode_references},
-              {"denoise", timings.denoise},
-              {"decode", timings.decode}}},
-            {"url", "/images/" + picture.id + ".png"},
-            {"thumbnail", "/api/v1/history/" + picture.id + "/thumbnail"},
-            {"settings", picture.facts}};
+    json body = repeat_of_facts(service, picture.facts);
+    body["id"] = picture.id;
+    body["seconds"] = {{"load", timings.load},
+                       {"encode_prompt", timings.encode_prompt},
+                       {"encode_references", timings.encode_references},
+                       {"denoise", timings.denoise},
+                       {"decode", timings.decode}};
+    body["url"] = "/images/" + picture.id + ".png";
+    body["thumbnail"] = "/api/v1/history/" + picture.id + "/thumbnail";
+    body["settings"] = picture.facts;
+    return body;
 }
 
 json progress_json(const JobProgress& progress) {
@@ -63,7 +65,7 @@ json job_json(Service& service, const Job& job, const JobStatus& status) {
         body["queue_position"] = *position;
     }
     for (const Picture& picture : status.pictures) {
-        body["pictures"].push_back(picture_json(picture));
+        body["pictures"].push_back(picture_json(service, picture));
     }
     if (status.state == JobState::failed) {
         body["error"] = openai_error(service.error_of(status))["error"];
@@ -179,7 +181,7 @@ void send_result(Service& service, const httplib::Request& request, httplib::Res
     }
     json pictures = json::array();
     for (const Picture& picture : status.pictures) {
-        pictures.push_back(picture_json(picture));
+        pictures.push_back(picture_json(service, picture));
     }
     answer_json(response, {{"id", job->id()}, {"pictures", pictures}});
 }

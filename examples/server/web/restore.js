@@ -74,7 +74,7 @@ export async function settingsOfFile(file) {
     try {
         return await post('api/v1/picture-settings', {image: file});
     } catch (error) {
-        if (error.code === 'no_settings' || error.status === 400) {
+        if (error.status === 400) {
             return null;
         }
         throw error;
