@@ -1,5 +1,5 @@
 # The files of the server's page as C++ source, with their compressed forms. Run by the build: cmake -D FOLDER=... -D OUTPUT=... -P
-# embed_web.cmake. In index.html, @version@ stands for a hash of all files.
+# embed_web.cmake. In index.html, @version@ stands for a hash of all files and @modules@ for links that fetch the modules at once.
 file(GLOB_RECURSE files RELATIVE ${FOLDER} ${FOLDER}/*.html ${FOLDER}/*.css ${FOLDER}/*.js ${FOLDER}/*.svg)
 list(SORT files)
 
@@ -10,6 +10,12 @@ foreach(name IN LISTS files)
 endforeach()
 string(SHA256 version "${hashes}")
 string(SUBSTRING ${version} 0 12 version)
+
+set(modules ${files})
+list(FILTER modules INCLUDE REGEX "\\.js$")
+list(REMOVE_ITEM modules app.js early.js)
+list(TRANSFORM modules REPLACE "(.+)" "<link rel=\"modulepreload\" href=\"web/${version}/\\1\">")
+list(JOIN modules "" modules)
 
 # "0x1f,0x8b,..." of hexadecimal digits.
 function(bytes_of digits out)
@@ -26,6 +32,7 @@ foreach(name IN LISTS files)
     if(name STREQUAL "index.html")
         file(READ ${work} text)
         string(REPLACE "@version@" ${version} text "${text}")
+        string(REPLACE "<!-- @modules@ -->" "${modules}" text "${text}")
         file(WRITE ${work} "${text}")
     endif()
     file(ARCHIVE_CREATE OUTPUT ${work}.gz PATHS ${work} FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9)

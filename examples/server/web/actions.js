@@ -24,8 +24,9 @@ function button(name, image, run, extra = '') {
 }
 
 async function again(picture, newSeed) {
+    canvas.close();
     await restorePicture(picture, {newSeed});
-    if (newSeed) {
+    if (newSeed && !picture.needs.image) {
         $('make').requestSubmit();
     } else {
         tell(t('viewer.restored'));

@@ -34,6 +34,12 @@ class Canvas {
         }
     }
 
+    close() {
+        if (this.isOpen()) {
+            this.#editor.clear();
+        }
+    }
+
     // What the API takes besides the fields of the form. The change is for pictures without a painted area or larger canvas.
     async fields() {
         const {image, mask, fields} = await this.#editor.values();
@@ -76,6 +82,7 @@ class Canvas {
 
     #show(isOpen) {
         $('editor-section').hidden = !isOpen;
+        document.querySelector('.work').classList.toggle('editing', isOpen);
         showCanvas();
         this.#showFields();
     }

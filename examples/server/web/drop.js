@@ -34,7 +34,7 @@ export async function takeFile(file) {
     dialog.append(el('div', {class: 'dialog-body'}, el('h2', {id: 'drop-title'}, t('drop.title')), image,
         found ? el('p', {class: 'dim'}, t('drop.hasSettings')) : null,
         el('div', {class: 'choices'},
-            found ? choice('settings', () => restoreFile(found, file.name), {class: 'primary'}) : null,
+            found ? choice('settings', () => restore(found, file.name), {class: 'primary'}) : null,
             choice('edit', () => canvas.open(file)), choice('reference', () => references.add([file])),
             choice('cancel', () => {}, {class: 'quiet'}))));
     dialog.addEventListener('close', () => {
@@ -43,6 +43,11 @@ export async function takeFile(file) {
     });
     document.body.append(dialog);
     dialog.showModal();
+}
+
+function restore(found, name) {
+    canvas.close();
+    restoreFile(found, name);
 }
 
 // Several pictures are references.

@@ -139,6 +139,7 @@ async function submit() {
         keepInputs(job.id, fields);
         canvas.submitted(job);
         rememberPrompt(settings.values.prompt.trim());
+        showStageOnPhone();
         announce(t('stage.stages.queued'));
     } catch (error) {
         showError(error.message, error.param);
@@ -147,9 +148,17 @@ async function submit() {
     showButton();
 }
 
+// In one column the stage is below the form.
+function showStageOnPhone() {
+    if (matchMedia('(max-width: 860px)').matches && !canvas.isOpen()) {
+        $('stage').scrollIntoView({block: 'start', behavior: 'smooth'});
+    }
+}
+
 // References of the jobs of this tab, for "again": the server does not keep them.
 const KEPT = 30;
-const inputs = new Map();  // job id -> {references, roles}
+const inputs = new Map();    // job id -> {references, roles}
+const madeFrom = new Map();  // picture id -> job id
 
 function keepInputs(id, fields) {
     inputs.set(id, {references: fields.references, roles: fields.reference_roles});
@@ -158,7 +167,7 @@ function keepInputs(id, fields) {
     }
 }
 
-export const inputsOf = (id) => inputs.get(id) ?? null;
+export const inputsOf = (picture) => inputs.get(madeFrom.get(picture.id)) ?? null;
 
 export function startMake(givenCanvas) {
     canvas = givenCanvas;
@@ -197,6 +206,9 @@ export function startMake(givenCanvas) {
     });
     references.addEventListener('change', forecast);
     jobs.addEventListener('connection', forecast);
-    jobs.addEventListener('ended', forecast);
+    jobs.addEventListener('ended', ({detail}) => {
+        (detail.job.pictures ?? []).forEach(({id}) => madeFrom.set(id, detail.job.id));
+        forecast();
+    });
     showCanvas();
 }

@@ -55,7 +55,7 @@ function tellUnused(unused) {
 
 // References that this tab has sent are there again; others are asked for.
 async function restoreReferences(picture, needs) {
-    const kept = inputsOf(picture.job);
+    const kept = inputsOf(picture);
     references.clear();
     if (kept) {
         await references.add(kept.references, kept.roles);
@@ -65,8 +65,13 @@ async function restoreReferences(picture, needs) {
 }
 
 export async function restorePicture(picture, options = {}) {
-    tellUnused(apply(picture.request, options));
-    await restoreReferences(picture, picture.needs);
+    const {width, height} = picture.settings;
+    const {request, needs} = picture;
+    tellUnused(apply({width, height, ...request}, options));
+    if (needs.image) {
+        tell(t('edit.lost'), {problem: true});
+    }
+    await restoreReferences(picture, needs);
 }
 
 // The settings that a file stores; null when it has none. Throws ApiError for other problems.

@@ -26,13 +26,13 @@ function aspectName([across, down]) {
 }
 
 function aspectPicture([across, down]) {
-    const scale = 20 / Math.max(across, down);
+    const scale = 18 / Math.max(across, down);
     const [w, h] = [across * scale, down * scale];
     const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
-    svg.setAttribute('viewBox', '0 0 26 24');
+    svg.setAttribute('viewBox', '0 0 26 22');
     svg.setAttribute('aria-hidden', 'true');
     const rect = document.createElementNS('http://www.w3.org/2000/svg', 'rect');
-    Object.entries({x: 13 - w / 2, y: 12 - h / 2, width: w, height: h, rx: 2}).forEach(([k, v]) => rect.setAttribute(k, v));
+    Object.entries({x: 13 - w / 2, y: 11 - h / 2, width: w, height: h, rx: 2}).forEach(([k, v]) => rect.setAttribute(k, v));
     svg.append(rect);
     return svg;
 }

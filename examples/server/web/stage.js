@@ -28,6 +28,12 @@ export function startStage(given) {
     jobs.addEventListener('ended', ({detail}) => showEnd(detail.job));
 }
 
+// While it is marked so, the canvas leaves room for the progress.
+function setShown(id) {
+    shown = id;
+    $('stage').toggleAttribute('data-busy', id !== null);
+}
+
 function showEmpty() {
     view.replaceChildren(el('div', {class: 'stage-empty'}, icon('image'), el('strong', {}, t('stage.empty')),
         el('p', {}, t('stage.emptyHint')),
@@ -38,7 +44,7 @@ function showEmpty() {
 function showCurrent() {
     const job = jobs.current;
     if (job && job.id !== shown) {
-        shown = job.id;
+        setShown(job.id);
         startProgress(job);
     }
     if (job) {
@@ -93,7 +99,7 @@ function showEnd(job) {
     if (job.id !== shown) {
         return;
     }
-    shown = null;
+    setShown(null);
     if (job.pictures?.length > 0) {
         results = job.pictures;
         showResult(results[results.length - 1]);

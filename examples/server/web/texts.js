@@ -56,7 +56,7 @@ export const texts = {
         seedNew: 'A random seed for each picture',
         seedKeep: 'Use the seed of the picture shown',
         count: 'Pictures',
-        strength: 'Change',
+        strength: 'How much may change',
         strengthHint: 'How much of the picture may change',
         make: ['Make picture', 'Make {n} pictures'],
         edit: ['Make the edit', 'Make {n} edits'],
@@ -248,6 +248,7 @@ export const texts = {
         areaMasked: 'the painted area, enlarged',
         colours: 'Keep the colours of the picture',
         done: 'The edit is shown on the canvas.',
+        lost: 'This picture is an edit of one that the server does not keep. Open that one on the canvas, or edit this one.',
         next: 'Go on with the result',
     },
     message: {

@@ -22,7 +22,7 @@ function editText({edit, init_img}) {
     if (!init_img) {
         return '';
     }
-    const parts = [edit?.mask ? t('viewer.edits.mask') : '', edit?.outpaint ? t('viewer.edits.outpaint') : ''];
+    const parts = [edit?.mask ? t('viewer.edits.mask') : '', edit?.outpaint?.some((margin) => margin > 0) ? t('viewer.edits.outpaint') : ''];
     return parts.filter((part) => part !== '').join(', ') || t('viewer.edits.image');
 }
 
