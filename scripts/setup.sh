@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the missing packages that the build needs. Silent and quick when nothing is missing.
-# Usage: scripts/setup.sh [developer|cross]   "developer" adds clang-format, curl, clang and its runtime; "cross" (Linux) a compiler
-# for the other architecture and qemu-user.
+# Usage: scripts/setup.sh [developer|cross|browser]   "developer" adds clang-format, curl, clang and its runtime; "cross" (Linux) a
+# compiler for the other architecture and qemu-user; "browser" (Linux) Chromium.
 # FLUX2_SKIP_SETUP=1 skips everything; CMake then says what it cannot find.
 set -eu
 [ "${FLUX2_SKIP_SETUP:-0}" = 1 ] && exit 0
@@ -64,6 +64,9 @@ if [ "$mode" = cross ]; then
         *) need g++-x86-64-linux-gnu - has_command x86_64-linux-gnu-g++ ;;
     esac
     need qemu-user - has_command qemu-aarch64
+fi
+if [ "$mode" = browser ] && [ -z "${FLUX2_CHROMIUM:-}" ]; then
+    need chromium - has_command chromium
 fi
 
 case $(uname) in

@@ -33,6 +33,12 @@ export const pngOf = (width, height, pixel) => {
   ])
 }
 
+// The same picture with a text.
+export const withText = (png, key, text) => {
+  const begin = png.length - 12
+  return Buffer.concat([png.subarray(0, begin), chunk('tEXt', Buffer.from(`${key}\0${text}`, 'latin1')), png.subarray(begin)])
+}
+
 export const sizeOf = (png) => {
   if (png.toString('latin1', 1, 4) !== 'PNG') throw new Error('no PNG')
   return [png.readUInt32BE(16), png.readUInt32BE(20)]

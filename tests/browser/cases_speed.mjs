@@ -1,0 +1,112 @@
+// How fast it is: first load, previews, scrolling.
+import assert from 'node:assert/strict'
+import { linkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { api, fill, fillMore, makePicture, openPage, submit } from './page.mjs'
+import { test } from './runner.mjs'
+import { Server, sharedServer } from './server.mjs'
+
+const kFirstLoadBytes = 150e3
+const kFirstLoadMs = 1000
+const kPreviewMs = 200
+const kTaskMs = 100
+
+const median = (numbers) => [...numbers].sort((a, b) => a - b)[numbers.length >> 1]
+
+// Milliseconds from the start of the load to the frame in which the defaults of the model are in the form.
+const usableAfter = () => new Promise((resolve) => {
+  const look = () => (document.getElementById('width').value === '' ? requestAnimationFrame(look) : resolve(performance.now()))
+  look()
+})
+
+test('the first load is below 150 kB and a second', async () => {
+  const server = await Server.start()
+  const loads = []
+  for (let i = 0; i < 3; ++i) {
+    const page = await openPage(server)
+    const ms = await page.evaluate(usableAfter)
+    loads.push(await page.evaluate((ms) => {
+      const own = performance.getEntriesByType('resource').filter(({ name }) => name.includes('/web/'))
+      const [first] = performance.getEntriesByType('navigation')
+      const bytes = own.reduce((sum, { transferSize }) => sum + transferSize, first.transferSize)
+      return { bytes, ms, files: own.length + 1 }
+    }, ms))
+  }
+  const { bytes, files } = loads[0]
+  const ms = median(loads.map((load) => load.ms))
+  console.log(`    ${bytes} bytes in ${files} files; usable after ${Math.round(ms)} ms`)
+  assert.ok(bytes > 0 && bytes < kFirstLoadBytes)
+  assert.ok(ms < kFirstLoadMs)
+})
+
+test('a second visit loads only what has changed', async () => {
+  const server = await sharedServer()
+  const page = await openPage(server)
+  await page.waitForFunction(() => document.getElementById('width').value !== '')
+  await page.goto(server.url)
+  await page.waitForFunction(() => document.getElementById('width').value !== '')
+  const bytes = await page.evaluate(() => performance.getEntriesByType('resource')
+    .filter(({ name }) => name.includes('/web/')).reduce((sum, { transferSize }) => sum + transferSize, 0))
+  assert.equal(bytes, 0)
+})
+
+// Keeps for each preview how long after its event it was on the screen.
+const watchPreviews = () => {
+  window.previewDelays = []
+  document.addEventListener('load', ({ target }) => {
+    const time = Number(target.dataset?.time)
+    if (!time) return
+    requestAnimationFrame(() => setTimeout(() => window.previewDelays.push(Date.now() - time)))
+  }, true)
+}
+
+test('a preview is on the screen within 200 ms of its event', async () => {
+  const page = await openPage(await sharedServer())
+  await page.evaluate(watchPreviews)
+  await fill(page, { prompt: 'a small red house on the left, by day, on the grass', width: 256, height: 256 })
+  await fillMore(page, { steps: 12 })
+  await submit(page)
+  await page.waitForFunction(() => window.previewDelays.length >= 8)
+  const delays = await page.evaluate(() => window.previewDelays)
+  console.log(`    ${delays.length} previews; median ${median(delays)} ms, at most ${Math.max(...delays)} ms`)
+  assert.ok(median(delays) < kPreviewMs)
+})
+
+// Entries of the results folder as the server writes them; all are the same picture.
+const seed = (server, { id, settings }, n) => {
+  for (let i = 0; i < n; ++i) {
+    const other = (0x10000000000 + i).toString(16).padStart(12, '0') + '00000000'
+    writeFileSync(join(server.results, `${other}.json`), JSON.stringify({ ...settings, prompt: `entry ${i} of the gallery` }))
+    for (const extension of ['.png', '.jpg']) linkSync(join(server.results, id + extension), join(server.results, other + extension))
+  }
+}
+
+test('scrolling through 2,000 pictures blocks the page for no more than 100 ms at a time', async () => {
+  const server = await Server.start(['--max-results', '5000'])
+  const first = await openPage(server)
+  await fill(first, { prompt: 'the first picture', width: 256, height: 256 })
+  const made = await makePicture(first, server)
+  await api(server, made.thumbnail)
+  seed(server, made, 2000)
+  await first.context().close()
+  const page = await openPage(server)
+  await page.locator('#grid [data-id]').first().waitFor()
+  await page.evaluate(() => {
+    window.tasks = []
+    new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map(({ duration }) => duration))).observe({ type: 'longtask' })
+  })
+  const reached = () => page.locator('#grid').getByText('entry 0 of the gallery').or(page.locator('#grid [aria-label*="entry 0 of"]')).count()
+  let n = 0
+  while ((await reached()) === 0 && n < 400) {
+    await page.mouse.move(900, 600)
+    await page.mouse.wheel(0, 2500)
+    await page.waitForTimeout(16)
+    ++n
+  }
+  assert.ok(await reached() > 0, 'the last entry is reached')
+  for (let i = 0; i < 30; ++i) await page.mouse.wheel(0, -4000)
+  await page.waitForTimeout(200)
+  const tasks = await page.evaluate(() => window.tasks)
+  console.log(`    ${n} turns of the wheel; longest task ${Math.round(Math.max(0, ...tasks))} ms`)
+  assert.ok(Math.max(0, ...tasks) <= kTaskMs)
+})
