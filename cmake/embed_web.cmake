@@ -1,5 +1,7 @@
 # The files of the server's page as C++ source, with their compressed forms. Run by the build: cmake -D FOLDER=... -D OUTPUT=... -P
 # embed_web.cmake. In index.html, @version@ stands for a hash of all files and @modules@ for links that fetch the modules at once.
+cmake_minimum_required(VERSION 3.21)
+
 file(GLOB_RECURSE files RELATIVE ${FOLDER} ${FOLDER}/*.html ${FOLDER}/*.css ${FOLDER}/*.js ${FOLDER}/*.svg)
 list(SORT files)
 

@@ -89,6 +89,12 @@ json repeat_json(const Service& service, const cli::GenerateOptions& o, const st
               {"mask", !o.edit.mask.empty()}}}};
 }
 
+// Of a picture whose settings are not known.
+json unknown() {
+    return {{"request", nullptr},
+            {"needs", {{"references", 0}, {"image", false}, {"mask", false}}}};
+}
+
 // By which name requests chose the model; of pictures that were not made by a server its file's.
 std::string model_of(const json& facts, const cli::GenerateOptions& o) {
     const json model = facts.value("model", json::object());
@@ -103,8 +109,7 @@ json repeat_of_facts(const Service& service, const json& facts) {
         const cli::GenerateOptions options = cli::options_from_facts(facts, "picture");
         return repeat_json(service, options, model_of(facts, options));
     } catch (const Error&) {
-        return {{"request", nullptr},
-                {"needs", {{"references", 0}, {"image", false}, {"mask", false}}}};
+        return unknown();
     }
 }
 
@@ -118,19 +123,19 @@ json repeat_of_file(const Service& service, const std::string& bytes) {
     const auto own = std::find_if(texts.begin(), texts.end(),
                                   [](const ImageText& text) { return text.key == kOwnText; });
     const bool is_own = own != texts.end();
-    cli::GenerateOptions options;
+    json answer = unknown();
+    answer["source"] = nullptr;
+    answer["unused"] = json::array();
     try {
-        options = cli::options_of_texts(texts, "image");
+        const cli::GenerateOptions options = cli::options_of_texts(texts, "image");
+        const std::string model =
+            is_own ? model_of(json::parse(own->text), options) : options.stored_model;
+        answer.update(repeat_json(service, options, model));
+        answer["source"] = is_own ? "flux2" : "a1111";
+        answer["unused"] = options.not_repeated;
     } catch (const Error&) {
-        throw FieldError("image", is_own ? "the settings in image are broken"
-                                         : "image holds no settings of flux2 or of another program "
-                                           "that are understood");
+        // none that are understood
     }
-    json answer =
-        repeat_json(service, options,
-                    is_own ? model_of(json::parse(own->text), options) : options.stored_model);
-    answer["source"] = is_own ? "flux2" : "a1111";
-    answer["unused"] = options.not_repeated;
     return answer;
 }
 

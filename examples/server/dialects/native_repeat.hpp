@@ -14,8 +14,9 @@ namespace flux2::server {
 // null when the settings are broken.
 nlohmann::json repeat_of_facts(const Service& service, const nlohmann::json& facts);
 
-// The same of a file, with {"source": "flux2" or "a1111", "unused": what is not understood}. Throws
-// FieldError for a broken file, and for one without settings.
+// The same of a file, with {"source": "flux2" or "a1111", "unused": what is not understood}. The
+// source of a picture without settings that are understood is null, and so is its request. Throws
+// FieldError for a broken file.
 nlohmann::json repeat_of_file(const Service& service, const std::string& bytes);
 
 }  // namespace flux2::server

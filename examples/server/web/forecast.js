@@ -12,14 +12,15 @@ const kept = new Map();  // choice -> {text, problem}
 
 let abort = null;
 
-function textOf(plan) {
+function textOf(plan, count) {
     const device = settings.capabilities?.devices[0] ?? {};
     const isGpu = plan.device_bytes > 0;
     const used = isGpu ? plan.device_bytes : plan.host_bytes + plan.mapped_bytes;
     const total = isGpu ? device.memory_bytes : device.host_memory_bytes ?? device.memory_bytes;
-    const values = {used: bytesText(used, total || used), total: bytesText(total || used), time: timeText(plan.seconds)};
-    const text = plan.seconds > 0 ? (total ? 'fits' : 'fitsNoTotal') : 'fitsNoTime';
-    return t(`forecast.${text}`, values);
+    const passes = Math.ceil(count / plan.pictures_per_pass);
+    const values = {used: bytesText(used, total || used), total: bytesText(total || used), time: timeText(plan.seconds * passes)};
+    const text = t(`forecast.${plan.seconds > 0 ? (total ? 'fits' : 'fitsNoTotal') : 'fitsNoTime'}`, values);
+    return passes > 1 ? `${text}, ${t('forecast.passes', {n: plan.pictures_per_pass})}` : text;
 }
 
 function show({text = '', problem = false}) {
@@ -43,7 +44,7 @@ export function startForecast(fieldsOf) {
         abort = new AbortController();
         try {
             const plan = await post('api/v1/plan', await fields(), {signal: abort.signal, quiet: true});
-            kept.set(choice, {text: textOf(plan)});
+            kept.set(choice, {text: textOf(plan, settings.values.count)});
         } catch (error) {
             if (error.name === 'AbortError') {
                 return;

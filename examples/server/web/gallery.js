@@ -110,9 +110,14 @@ class Gallery extends EventTarget {
         try {
             const {pictures, next, total} = await this.#fetch({limit: PAGE, before: this.#next});
             if (version === this.#version) {
+                const isFirst = this.items.length === 0;
                 this.items.push(...pictures);
                 this.#next = next;
-                this.#renew(total);
+                if (isFirst) {
+                    this.#renew(total);
+                } else {
+                    this.#show(total);
+                }
             }
         } catch (error) {
             if (version === this.#version) {
@@ -138,10 +143,15 @@ class Gallery extends EventTarget {
         $('gallery-state').textContent = text;
     }
 
-    // After a change of the list: all cells again.
+    // After a change at the beginning of the list: all cells again.
     #renew(total = null) {
         this.#cells.forEach((cell) => this.#drop(cell));
         this.#cells.clear();
+        this.#show(total);
+    }
+
+    // After pictures were added at the end.
+    #show(total) {
         const n = total !== null && this.#search === '' ? total : this.items.length;
         const isMore = total === null || this.#search !== '' ? this.hasMore : false;
         $('gallery-count').textContent = n === 0 ? '' : isMore ? t('gallery.countMore', {n}) : t('gallery.count', {n});

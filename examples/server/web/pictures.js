@@ -1,6 +1,6 @@
-// Pictures of the server as addresses that img takes. They are fetched, since img cannot send a key.
+// Pictures of the server as addresses that img takes. With a key they are fetched, since img cannot send it.
 
-import {getBlob} from './api.js';
+import {getBlob, savedKey} from './api.js';
 
 const KEPT = 400;    // thumbnails
 const AT_ONCE = 4;   // of the few connections that a browser has for a server
@@ -9,8 +9,11 @@ const kept = new Map();  // path -> address, from old to new
 const waiting = [];
 let underWay = 0;
 
-// The address of a thumbnail; rejected when `signal` is aborted before it is fetched.
+// The address of a thumbnail; rejected when `signal` is aborted while it waits to be fetched.
 export function thumbnail(path, signal) {
+    if (savedKey() === '') {
+        return Promise.resolve(path.replace(/^\//, ''));
+    }
     const found = kept.get(path);
     if (found) {
         kept.delete(path);
@@ -30,10 +33,10 @@ async function fetchNext() {
     if (underWay >= AT_ONCE || waiting.length === 0) {
         return;
     }
-    const {path, signal, resolve, reject} = waiting.shift();
+    const {path, resolve, reject} = waiting.shift();
     ++underWay;
     try {
-        const url = kept.get(path) ?? URL.createObjectURL(await getBlob(path, {signal}));
+        const url = kept.get(path) ?? URL.createObjectURL(await getBlob(path));
         kept.set(path, url);
         forgetOldest();
         resolve(url);

@@ -74,16 +74,10 @@ export async function restorePicture(picture, options = {}) {
     await restoreReferences(picture, needs);
 }
 
-// The settings that a file stores; null when it has none. Throws ApiError for other problems.
+// The settings that a file stores; null when it has none. Throws ApiError for a broken file too.
 export async function settingsOfFile(file) {
-    try {
-        return await post('api/v1/picture-settings', {image: file});
-    } catch (error) {
-        if (error.status === 400) {
-            return null;
-        }
-        throw error;
-    }
+    const found = await post('api/v1/picture-settings', {image: file});
+    return found.source === null ? null : found;
 }
 
 export function restoreFile(found, name) {

@@ -1,11 +1,14 @@
 // The large picture: what is being drawn, with its progress, then the results with what can be done with them.
 
+import {getJson} from './api.js';
 import {$, announce, el, icon} from './dom.js';
 import {timeText} from './format.js';
 import {jobs} from './jobs.js';
 import {tellError} from './messages.js';
 import {thumbnail} from './pictures.js';
 import {has, t} from './texts.js';
+
+const LAST = 'flux2-shown';  // the picture on the stage, for a reload
 
 let view, foot, actions;
 let shown = null;  // id of the job whose progress is on the stage
@@ -18,6 +21,7 @@ export function startStage(given) {
     foot = el('div', {class: 'stage-foot'});
     $('stage').append(view, foot);
     showEmpty();
+    showLast();
     jobs.addEventListener('jobs', showCurrent);
     jobs.addEventListener('progress', ({detail}) => {
         if (detail.job.id === shown) {
@@ -39,6 +43,19 @@ function showEmpty() {
         el('p', {}, t('stage.emptyHint')),
         el('button', {type: 'button', onclick: () => actions.openFile()}, t('drop.file'))));
     foot.replaceChildren();
+}
+
+async function showLast() {
+    const id = sessionStorage.getItem(LAST);
+    try {
+        const picture = id && (await getJson(`api/v1/history/${id}`, {quiet: true}));
+        if (picture && results.length === 0) {
+            results = [picture];
+            showResult(picture);
+        }
+    } catch {
+        sessionStorage.removeItem(LAST);  // it has left the history
+    }
 }
 
 function showCurrent() {
@@ -128,6 +145,7 @@ async function showResult(picture) {
     if (shown !== null && view.querySelector('img.preview')) {
         return;  // the next job is on the stage already
     }
+    sessionStorage.setItem(LAST, picture.id);
     view.replaceChildren(el('button', {type: 'button', class: 'open', onclick: () => actions.open(picture)}, image));
     if (shown === null) {
         foot.replaceChildren(...(results.length > 1 ? [strip(picture)] : []),
@@ -150,5 +168,3 @@ function strip(current) {
     return el('div', {class: 'strip', role: 'group', 'aria-label': t('stage.several')}, ...buttons);
 }
 
-// The picture on the stage; null when there is none.
-export const pictureShown = () => results.find(({id}) => id === $('result')?.dataset.id) ?? null;
