@@ -167,4 +167,3 @@ function strip(current) {
     buttons.forEach((button, i) => button.setAttribute('aria-pressed', String(results[i] === current)));
     return el('div', {class: 'strip', role: 'group', 'aria-label': t('stage.several')}, ...buttons);
 }
-
