@@ -1,6 +1,6 @@
 // Making pictures: from a prompt, cancelled, with references, with a LoRA, in several tabs.
 import assert from 'node:assert/strict'
-import { api, button, fill, fillMore, history, makePicture, openPage, submit, t } from './page.mjs'
+import { api, button, fill, fillMore, history, makePicture, openPage, submit, t, until } from './page.mjs'
 import { pngOf, sizeOf } from './png.mjs'
 import { test } from './runner.mjs'
 import { sharedServer } from './server.mjs'
@@ -49,9 +49,13 @@ test('several pictures of one job have seeds that count up', async () => {
   const page = await openPage(server)
   await fill(page, { prompt: 'two pictures of a boat', seed: '40' })
   await page.fill('#count', '2')
-  await makePicture(page, server)
-  const seeds = (await history(server)).slice(0, 2).map(({ settings }) => settings.seed)
-  assert.deepEqual(seeds.sort(), [40, 41])
+  await submit(page)
+  const made = await until(async () => {
+    const pictures = (await history(server)).filter(({ settings }) => settings.prompt === 'two pictures of a boat')
+    return pictures.length === 2 && pictures
+  })
+  assert.deepEqual(made.map(({ settings }) => settings.seed).sort(), [40, 41])
+  for (const { id } of made) await page.locator(`#grid [data-id="${id}"]`).waitFor()
 })
 
 test('a running job is cancelled', async () => {

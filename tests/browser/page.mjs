@@ -93,6 +93,16 @@ export const makePicture = async (page, server, { start = () => submit(page), ..
   return (await history(server, options)).find(({ id }) => !before.has(id))
 }
 
+// Asks again until the answer is not false, null or undefined.
+export const until = async (ask) => {
+  for (let i = 0; i < 150; ++i) {
+    const answer = await ask()
+    if (answer) return answer
+    await new Promise((resolve) => setTimeout(resolve, 100))
+  }
+  throw new Error(`it did not become true: ${ask}`)
+}
+
 export const dialog = (page) => page.locator('dialog[open]')
 
 export const button = (scope, path, values) => scope.getByRole('button', { name: t(path, values), exact: true })

@@ -91,6 +91,7 @@ export class Controls {
             button.disabled = result !== null || isUnusable[button.dataset.do] === true;
         }
         this.compare.hidden = !result;
+        this.root.classList.toggle('compares', result !== null);
         this.field('split').value = Math.round(split * 100);
         this.showMargins();
     }
