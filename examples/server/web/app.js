@@ -11,7 +11,7 @@ import {jobs} from './jobs.js';
 import {startKey} from './key.js';
 import {startLoras} from './loras.js';
 import {startMake} from './make.js';
-import {tellError} from './messages.js';
+import {tell, tellError} from './messages.js';
 import {startPromptHistory} from './prompt_history.js';
 import {startQueue} from './queue.js';
 import {startReferences} from './references.js';
@@ -70,8 +70,11 @@ function start() {
     startDrop();
     startKeys();
     jobs.addEventListener('jobs', showConnection);
+    let lost = null;
     jobs.addEventListener('connection', ({detail}) => {
         showConnection();
+        lost?.remove();
+        lost = jobs.connection === 'lost' ? tell(t('connection.lost'), {problem: true}) : null;
         if (jobs.connection === 'ready') {
             readOffer();
             if (detail.before === 'lost') {

@@ -8,7 +8,7 @@ import {thumbnail} from './pictures.js';
 import {t} from './texts.js';
 
 const PAGE = 60;
-const LEAST_WIDTH = 150;
+const LEAST_WIDTH = 10 * parseFloat(getComputedStyle(document.documentElement).fontSize);
 const ROWS_AROUND = 2;
 const LOOK_MS = 6000;  // for pictures of other clients
 
@@ -207,7 +207,7 @@ class Gallery extends EventTarget {
             return;
         }
         const item = this.items[index];
-        const image = el('img', {alt: '', decoding: 'async'});
+        const image = el('img', {alt: '', decoding: 'async', draggable: 'false'});
         const button = el('button', {
             type: 'button', 'aria-label': t('gallery.open', {prompt: item.settings.prompt}), title: item.settings.prompt, 'data-id': item.id,
             tabindex: index === this.#focused ? 0 : -1,
@@ -216,7 +216,7 @@ class Gallery extends EventTarget {
                 this.#open(item);
             },
         }, image);
-        const cell = {element: el('div', {class: 'cell', role: 'listitem'}, button), abort: new AbortController()};
+        const cell = {element: el('div', {class: 'cell', role: 'listitem', 'aria-posinset': index + 1, 'aria-setsize': -1}, button), abort: new AbortController()};
         this.#place(cell.element, index);
         this.#cells.set(index, cell);
         $('grid').append(cell.element);

@@ -88,7 +88,7 @@ function showModel() {
 function showButton() {
     const text = canvas.isOpen() ? 'form.edit' : 'form.make';
     $('submit-text').textContent = isSending ? t('form.sending') : t(text, {n: settings.values.count});
-    $('submit').disabled = isSending || settings.model === null;
+    $('submit').setAttribute('aria-disabled', String(isSending || settings.model === null));
 }
 
 export function showCanvas() {
@@ -191,7 +191,7 @@ export function startMake(givenCanvas) {
     });
     $('keep-colours').addEventListener('change', () => settings.set({keepColours: $('keep-colours').checked}));
     $('seed-random').addEventListener('click', () => settings.set({seed: ''}));
-    $('defaults').addEventListener('click', () => settings.set({steps: '', guidance: '', cfg: '', width: 0, height: 0}));
+    $('defaults').addEventListener('click', () => settings.set({steps: '', guidance: '', cfg: '', width: 0, height: 0, pixels: 0}));
     $('make').addEventListener('submit', (event) => {
         event.preventDefault();
         submit();

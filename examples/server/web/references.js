@@ -106,7 +106,10 @@ function row(item, index) {
             iconButton('left', t('references.earlier', {n}), () => moved(index, index - 1), {disabled: index === 0}),
             iconButton('right', t('references.later', {n}), () => moved(index, index + 1),
                 {disabled: index === references.items.length - 1}),
-            iconButton('close', t('references.remove', {n}), () => references.remove(index), {class: 'icon-button remove'})));
+            iconButton('close', t('references.remove', {n}), () => {
+                references.remove(index);
+                $('reference-add').focus();
+            }, {class: 'icon-button remove'})));
     addDragging(line, index);
     return line;
 }
@@ -155,7 +158,7 @@ export function startReferences() {
     });
     const list = el('ul', {class: 'reference-list'});
     const zone = el('div', {class: 'drop-zone', 'data-drop': 'reference'}, el('p', {class: 'note'}, t('references.hint')),
-        el('button', {type: 'button', onclick: () => picker.click()}, t('references.add')), picker);
+        el('button', {type: 'button', id: 'reference-add', onclick: () => picker.click()}, t('references.add')), picker);
     $('references').append(list, zone);
     const show = () => {
         list.replaceChildren(...references.items.map(row));

@@ -35,6 +35,7 @@ function apply(request, {newSeed = false, otherProgram = false} = {}) {
         model: model.id,
         width: request.width ?? 0,
         height: request.height ?? 0,
+        pixels: (request.width ?? 0) * (request.height ?? 0),
         match: false,
         count: 1,
         seed: newSeed ? '' : unlessDefault(request.seed),

@@ -8,6 +8,7 @@ const DEFAULTS = {
     model: '',       // empty: the first
     width: 0,        // 0: the model's
     height: 0,
+    pixels: 0,       // the area that aspects keep; 0: the model's
     match: false,    // the size of the first reference
     count: 1,
     seed: '',        // empty: random
@@ -36,6 +37,11 @@ class Settings extends EventTarget {
 
     get height() {
         return this.values.height || this.model?.defaults.height || 0;
+    }
+
+    get pixels() {
+        const {width, height} = this.model?.defaults ?? {width: 0, height: 0};
+        return this.values.pixels || width * height;
     }
 
     // Some values at once. `by` is who changed them, so that a field does not overwrite what is being typed in it.

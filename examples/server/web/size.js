@@ -40,7 +40,7 @@ function aspectPicture([across, down]) {
 function aspectButton(aspect) {
     const input = el('input', {
         type: 'radio', name: 'aspect', value: aspect.join(':'), 'aria-label': aspectName(aspect), title: aspectName(aspect),
-        onchange: () => settings.set({...sidesOf(aspect, settings.width * settings.height), match: false}),
+        onchange: () => settings.set({...sidesOf(aspect, settings.pixels), match: false}),
     });
     return el('div', {class: 'aspect'}, input, el('span', {}, aspectPicture(aspect), aspect.join(':')));
 }
@@ -49,7 +49,8 @@ function sideField(id, name) {
     const input = el('input', {id, type: 'number', inputmode: 'numeric'});
     input.addEventListener('change', () => {
         const side = fitSide(Number(input.value) || settings.model?.defaults[name] || 0);
-        settings.set({width: settings.width, height: settings.height, [name]: side, match: false});
+        const sides = {width: settings.width, height: settings.height, [name]: side};
+        settings.set({...sides, pixels: sides.width * sides.height, match: false});
         input.value = side;
     });
     return el('div', {class: 'field'}, el('label', {for: id}, t(`form.${name}`)), input);
@@ -74,7 +75,7 @@ export function startSize() {
             }
         }
         for (const input of aspects.querySelectorAll('input')) {
-            const sidesHere = sidesOf(input.value.split(':').map(Number), width * height);
+            const sidesHere = sidesOf(input.value.split(':').map(Number), settings.pixels);
             input.checked = !matches() && sidesHere.width === width && sidesHere.height === height;
         }
         match.checked = settings.values.match;

@@ -8,6 +8,7 @@ import {tellError} from './messages.js';
 import {thumbnail} from './pictures.js';
 import {has, t} from './texts.js';
 
+const LEAST_HEIGHT = 360;  // smaller pictures are enlarged
 const LAST = 'flux2-shown';  // the picture on the stage, for a reload
 
 let view, foot, actions;
@@ -89,11 +90,18 @@ function progressText({state, progress, queue_position}) {
 }
 
 function showProgress(job) {
+    document.title = `${Math.round(job.progress.share * 100)} % · ${t('title')}`;
     const bar = $('progress');
     if (bar) {
         bar.value = job.progress.share;
         $('progress-text').textContent = progressText(job).filter((part) => part !== '').join(' · ');
     }
+}
+
+// Both for unfinished and finished pictures, so that nothing jumps at the end.
+function setSize(image, width, height) {
+    image.style.width = `${Math.round(Math.max(width, (LEAST_HEIGHT * width) / height))}px`;
+    image.style.aspectRatio = `${width} / ${height}`;
 }
 
 // The address is the picture itself: it is on the screen with the next frame.
@@ -109,7 +117,8 @@ function showPreview({job, preview, time}) {
     image.dataset.time = time;
     image.dataset.job = job.id;
     image.src = `data:${preview.type};base64,${preview.b64_json}`;
-    image.width = Math.max(preview.width, Math.min(view.clientWidth - 24, preview.width * 8));
+    const scale = Math.max(preview.width, preview.height) < 256 ? 8 : 1;  // that of the autoencoder, where no other one is used
+    setSize(image, preview.width * scale, preview.height * scale);
 }
 
 function showEnd(job) {
@@ -117,6 +126,8 @@ function showEnd(job) {
         return;
     }
     setShown(null);
+    document.title = t('title');
+    const hadFocus = foot.contains(document.activeElement);
     if (job.pictures?.length > 0) {
         results = job.pictures;
         showResult(results[results.length - 1]);
@@ -128,14 +139,17 @@ function showEnd(job) {
     const said = {done: t('stage.done', {n: job.pictures?.length ?? 0}), cancelled: t('stage.cancelled'), gone: t('stage.gone')};
     announce(said[job.state] ?? t('stage.failed', {message: job.error?.message ?? ''}));
     showCurrent();
+    if (hadFocus) {
+        ($('cancel') ?? $('submit')).focus();  // the button that had it is gone
+    }
 }
 
 async function showResult(picture) {
     const {settings} = picture;
     const image = el('img', {
-        id: 'result', alt: t('stage.result', {prompt: settings.prompt}), width: settings.width, height: settings.height,
-        'data-id': picture.id,
+        id: 'result', alt: t('stage.result', {prompt: settings.prompt}), 'data-id': picture.id,
     });
+    setSize(image, settings.width, settings.height);
     try {
         image.src = await actions.address(picture);
     } catch (error) {

@@ -48,13 +48,19 @@ function facts({id, settings: s}) {
     ].filter((line) => line !== null));
 }
 
+// Browsers have a clipboard only for pages of this machine or by HTTPS; else the old way.
 async function copyPrompt() {
-    try {
-        await navigator.clipboard.writeText(current.settings.prompt);
-        tell(t('viewer.copied'));
-    } catch (error) {
-        tellError(error);
+    const {prompt} = current.settings;
+    if (navigator.clipboard) {
+        await navigator.clipboard.writeText(prompt);
+    } else {
+        const area = el('textarea', {class: 'unseen', value: prompt});
+        dialog.append(area);
+        area.select();
+        document.execCommand('copy');
+        area.remove();
     }
+    tell(t('viewer.copied'));
 }
 
 async function remove() {
@@ -89,7 +95,7 @@ function side(picture) {
             iconButton('left', t('viewer.previous'), () => step(-1), {id: 'viewer-previous', disabled: at <= 0}),
             iconButton('right', t('viewer.next'), () => step(1),
                 {id: 'viewer-next', disabled: at < 0 || (at === gallery.items.length - 1 && !gallery.hasMore)}),
-            iconButton('copy', t('viewer.copy'), copyPrompt),
+            iconButton('copy', t('viewer.copy'), () => copyPrompt().catch(tellError)),
             iconButton('trash', t('viewer.remove'), remove, {'data-action': 'delete'}),
             iconButton('close', t('viewer.close'), close, {class: 'icon-button close', id: 'viewer-close'})),
         el('div', {class: 'actions'}, ...pictureButtons(picture, close)),
