@@ -67,7 +67,6 @@ void answer_page_file(const PageFile& file, const httplib::Request& request,
     response.set_header("Content-Security-Policy", kPolicy);
     response.set_header("X-Content-Type-Options", "nosniff");
     response.set_header("Referrer-Policy", "no-referrer");
-    response.set_header("Cross-Origin-Opener-Policy", "same-origin");
     if (accepts(request, "If-None-Match", tag.c_str())) {
         response.status = 304;
         return;

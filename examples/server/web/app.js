@@ -76,14 +76,16 @@ function start() {
         lost?.remove();
         lost = jobs.connection === 'lost' ? tell(t('connection.lost'), {problem: true}) : null;
         if (jobs.connection === 'ready') {
-            readOffer();
+            offer.then(() => (detail.before === 'connecting' && settings.capabilities !== null ? null : readOffer()));
             if (detail.before === 'lost') {
                 announce(t('connection.back'));
             }
         }
     });
     showConnection();
-    jobs.start().then(() => gallery.start(openViewer));
+    const offer = readOffer();
+    jobs.start();
+    gallery.start(openViewer);
 }
 
 start();

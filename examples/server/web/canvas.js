@@ -17,7 +17,14 @@ class Canvas {
         this.#editor = new Editor($('editor'));
         this.#editor.addEventListener('change', () => this.#showFields());
         this.#editor.addEventListener('problem', ({detail}) => tell(detail, {problem: true}));
-        this.#editor.addEventListener('clear', () => this.#show(false));
+        // A result belongs to the source that it was made of.
+        this.#editor.addEventListener('open', () => {
+            this.#job = '';
+        });
+        this.#editor.addEventListener('clear', () => {
+            this.#show(false);
+            $('prompt').focus();
+        });
         jobs.addEventListener('ended', ({detail}) => this.#take(detail.job));
     }
 

@@ -1,8 +1,8 @@
 // The large picture: what is being drawn, with its progress, then the results with what can be done with them.
 
-import {getJson} from './api.js';
 import {$, announce, el, icon} from './dom.js';
 import {timeText} from './format.js';
+import {gallery} from './gallery.js';
 import {jobs} from './jobs.js';
 import {tellError} from './messages.js';
 import {thumbnail} from './pictures.js';
@@ -22,7 +22,7 @@ export function startStage(given) {
     foot = el('div', {class: 'stage-foot'});
     $('stage').append(view, foot);
     showEmpty();
-    showLast();
+    gallery.addEventListener('change', showLast, {once: true});
     jobs.addEventListener('jobs', showCurrent);
     jobs.addEventListener('progress', ({detail}) => {
         if (detail.job.id === shown) {
@@ -46,16 +46,11 @@ function showEmpty() {
     foot.replaceChildren();
 }
 
-async function showLast() {
-    const id = sessionStorage.getItem(LAST);
-    try {
-        const picture = id && (await getJson(`api/v1/history/${id}`, {quiet: true}));
-        if (picture && results.length === 0) {
-            results = [picture];
-            showResult(picture);
-        }
-    } catch {
-        sessionStorage.removeItem(LAST);  // it has left the history
+function showLast() {
+    const last = gallery.items.find(({id}) => id === sessionStorage.getItem(LAST));
+    if (last && results.length === 0) {
+        results = [last];
+        showResult(last);
     }
 }
 
