@@ -170,3 +170,39 @@ test('two fingers zoom and move without painting', async () => {
   await page.waitForFunction((last) => document.querySelector('.editor .zoom').textContent !== last, before)
   assert.ok(await button(page, 'editor.undo').isDisabled(), 'nothing was painted')
 })
+
+// An editor of its own with a picture of 8000 x 8000: paints and exports. Returns the tasks over 50 ms in milliseconds.
+const editLargePicture = async () => {
+  const address = [...document.querySelectorAll('link')].find(({ href }) => href.includes('/editor/editor.js')).href
+  const { Editor } = await import(address)
+  const container = document.body.appendChild(document.createElement('div'))
+  const editor = new Editor(container)
+  const picture = new OffscreenCanvas(8000, 8000)
+  picture.getContext('2d').fillRect(0, 0, 4000, 4000)
+  await editor.open(await picture.convertToBlob({ type: 'image/jpeg' }))
+  const tasks = []
+  const observer = new PerformanceObserver((list) => tasks.push(...list.getEntries().map(({ duration }) => duration)))
+  observer.observe({ type: 'longtask' })
+  const place = (share) => editor.view.toCanvas({ x: 8000 * share, y: 4000 * share })
+  editor.pen.down(place(0.1))
+  for (let share = 0.1; share < 0.9; share += 0.04) {
+    editor.pen.move(place(share))
+    await new Promise(requestAnimationFrame)
+  }
+  editor.pen.up()
+  const { mask } = await editor.values()
+  const { width, height } = await createImageBitmap(mask)
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  container.remove()
+  return { size: [width, height], longest: Math.max(0, ...tasks) }
+}
+
+test('a picture of 64 megapixels is painted without freezing the page', async () => {
+  const page = await openPage(await sharedServer())
+  await page.locator('#prompt').waitFor()
+  const { size, longest } = await page.evaluate(editLargePicture)
+  console.log(`    longest task ${Math.round(longest)} ms`)
+  assert.deepEqual(size, [8000, 8000])
+  // A freeze would take seconds; the rest is for machines with other work.
+  assert.ok(longest < 500)
+})

@@ -21,8 +21,10 @@ export class Server {
     const server = new Server()
     server.options = options
     server.results = results
+    // One thread: the other core is the browser's.
     server.child = spawn(process.env.FLUX2_SERVER, [
-      '--port', String(port), '--no-cache', '--drain-seconds', '0', '--lora-dir', process.env.FLUX2_LORA_DIR, '--output-dir', results, ...options,
+      '--port', String(port), '--threads', '1', '--no-cache', '--drain-seconds', '0', '--lora-dir', process.env.FLUX2_LORA_DIR,
+      '--output-dir', results, ...options,
     ], { stdio: ['ignore', 'ignore', 'pipe'] })
     running.add(server)
     server.url = await address(server.child)

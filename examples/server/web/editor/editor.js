@@ -1,37 +1,20 @@
 // The canvas for editing: a source, a mask painted over it, a frame that may be larger than it, and the result beside it.
-// Events: 'open' and 'clear' of a source, 'change' of what values() returns.
+// Events: 'open' and 'clear' of a source, 'change' of what values() returns, 'problem' with a sentence as its detail.
 import {announce} from '../dom.js';
 import {texts} from '../texts.js';
+import {boundedBitmap} from './bitmap.js';
 import {Controls} from './controls.js';
-import {cursorOf, edgesAt, frameOf, hasMargins, kNoMargins} from './frame.js';
+import {frameOf, hasMargins, kNoMargins} from './frame.js';
 import {Gestures} from './gestures.js';
 import {listenToKeys} from './keys.js';
 import {Mask} from './mask.js';
 import {paint} from './painter.js';
 import {buildPanel, kSides} from './panel.js';
+import {Pen} from './pen.js';
 import {makeTools} from './tools.js';
 import {View} from './view.js';
 
 const words = texts.editor;
-
-// Larger sources are shown from a smaller copy.
-const kMostShownPixels = 16e6;
-
-const boundedBitmap = async (blob) => {
-    const whole = await createImageBitmap(blob);
-    const {width, height} = whole;
-    const scale = Math.sqrt(kMostShownPixels / (width * height));
-    if (scale >= 1) {
-        return {bitmap: whole, width, height};
-    }
-    const bitmap = await createImageBitmap(whole, {
-        resizeWidth: Math.round(width * scale),
-        resizeHeight: Math.round(height * scale),
-        resizeQuality: 'medium',
-    });
-    whole.close();
-    return {bitmap, width, height};
-};
 
 export class Editor extends EventTarget {
     picture = null;
@@ -39,8 +22,7 @@ export class Editor extends EventTarget {
     margins = kNoMargins;
     result = null;
     split = 0.5;
-    pen = null;
-    isDrawing = false;
+    sentFrame = null;
     mostBrush = 400;
     settings = {tool: 'brush', brush: 40, subtract: false, feather: 0, grow: 0};
     view = new View();
@@ -50,7 +32,8 @@ export class Editor extends EventTarget {
         super();
         this.panel = buildPanel();
         container.append(this.panel.root);
-        this.gestures = new Gestures(this.panel.canvas, this);
+        this.pen = new Pen(this, this.panel.canvas);
+        this.gestures = new Gestures(this.panel.canvas, this.pen, this);
         listenToKeys(this, this.panel.root, this.panel.canvas);
         this.controls = new Controls(this, this.panel);
         new ResizeObserver(() => this.resize()).observe(this.panel.stage);
@@ -125,7 +108,13 @@ export class Editor extends EventTarget {
         if (!this.isOpen) {
             return;
         }
+        const source = this.picture;
         const {bitmap} = await boundedBitmap(blob);
+        if (this.picture !== source) {
+            bitmap.close();
+            return;
+        }
+        this.pen.up();
         this.result?.bitmap.close();
         this.result = {bitmap, blob, frame: this.sentFrame ?? frameOf(this)};
         this.showSettings();
@@ -145,9 +134,7 @@ export class Editor extends EventTarget {
     }
 
     setTool(tool) {
-        if (this.isDrawing) {
-            this.penCancel();
-        }
+        this.pen.cancel();
         this.settings.tool = tool;
         this.showSettings();
     }
@@ -177,7 +164,7 @@ export class Editor extends EventTarget {
     setMargins(margins) {
         this.margins = margins;
         this.controls.showMargins();
-        if (this.view.isFitted && !this.isDrawing) {
+        if (this.view.isFitted && !this.pen.isDrawing) {
             this.fit();
         }
         this.changed();
@@ -234,86 +221,6 @@ export class Editor extends EventTarget {
         this.panel.canvas.focus();
     }
 
-    // Calls of the gestures.
-
-    penDown(at) {
-        this.panel.canvas.focus({preventScroll: true});
-        if (!this.isOpen || this.result) {
-            return;
-        }
-        this.isDrawing = true;
-        this.tools[this.settings.tool].begin(this.view.toPicture(at));
-        this.redraw();
-    }
-
-    penMove(at) {
-        if (!this.isDrawing) {
-            return;
-        }
-        this.tools[this.settings.tool].move(this.view.toPicture(at));
-        this.redraw();
-    }
-
-    penUp() {
-        if (!this.isDrawing) {
-            return;
-        }
-        this.isDrawing = false;
-        this.tools[this.settings.tool].end();
-        if (this.settings.tool === 'move') {
-            this.redraw();
-        } else {
-            this.maskChanged();
-        }
-    }
-
-    penCancel() {
-        this.isDrawing = false;
-        this.tools[this.settings.tool].cancel();
-        this.redraw();
-    }
-
-    hover(at) {
-        if (!this.isOpen) {
-            return;
-        }
-        if (at || !this.isDrawing) {
-            this.pen = at && this.view.toPicture(at);
-        }
-        if (!this.isDrawing) {
-            const isMove = this.settings.tool === 'move' && !this.result;
-            const other = this.result ? 'default' : 'crosshair';
-            this.panel.canvas.style.cursor = isMove && at ? cursorOf(edgesAt(this, this.pen)) : other;
-        }
-        this.redraw();
-    }
-
-    // The pen of the keyboard: arrows move it, Enter puts it down and lifts it.
-
-    movePen(dx, dy) {
-        const from = this.pen ?? {x: this.picture.width / 2, y: this.picture.height / 2};
-        this.pen = {x: from.x + dx, y: from.y + dy};
-        if (this.isDrawing) {
-            this.penMove(this.view.toCanvas(this.pen));
-        } else {
-            this.redraw();
-        }
-    }
-
-    togglePen() {
-        if (this.result) {
-            return;
-        }
-        this.pen ??= {x: this.picture.width / 2, y: this.picture.height / 2};
-        const said = this.isDrawing ? words.penUp : words.penDown;
-        if (this.isDrawing) {
-            this.penUp();
-        } else {
-            this.penDown(this.view.toCanvas(this.pen));
-        }
-        announce(said.replace('{x}', Math.round(this.pen.x)).replace('{y}', Math.round(this.pen.y)));
-    }
-
     // The rest is for the functions above.
 
     async openFile(file) {
@@ -348,8 +255,9 @@ export class Editor extends EventTarget {
     release() {
         this.picture?.bitmap.close();
         this.result?.bitmap.close();
-        this.picture = this.mask = this.result = this.pen = null;
-        this.isDrawing = false;
+        this.picture = this.mask = this.result = this.sentFrame = null;
+        this.pen.isDrawing = false;
+        this.pen.at = null;
     }
 
     showSettings() {

@@ -1,13 +1,13 @@
-// Mouse, pen and fingers on a canvas. Calls of the receiver, all positions in CSS pixels of the canvas: penDown, penMove,
-// penUp, penCancel with one pointer; pan and zoom with the middle button, with space held, with two fingers, with the wheel;
-// hover with the position or null.
+// Mouse, pen and fingers on a canvas, all positions in its CSS pixels. One pointer moves the pen: down, move, up, cancel,
+// and hover with the position or null. The middle button, the space key, two fingers and the wheel move the view.
 
 const kWheelStep = 0.0015;
 
 export class Gestures {
-    constructor(canvas, receiver) {
+    constructor(canvas, pen, view) {
         this.canvas = canvas;
-        this.receiver = receiver;
+        this.pen = pen;
+        this.view = view;
         this.pointers = new Map();
         this.mode = null;
         this.spaceHeld = false;
@@ -16,7 +16,7 @@ export class Gestures {
         on('pointermove', this.move);
         on('pointerup', this.up);
         on('pointercancel', this.cancel);
-        on('pointerleave', () => this.receiver.hover(null));
+        on('pointerleave', () => this.pen.hover(null));
         on('wheel', this.wheel, {passive: false});
         // The middle button would start the browser's own scrolling.
         on('mousedown', (event) => event.button === 1 && event.preventDefault());
@@ -35,13 +35,13 @@ export class Gestures {
         this.pointers.set(event.pointerId, this.position(event));
         if (this.pointers.size === 2) {
             if (this.mode === 'pen') {
-                this.receiver.penCancel();
+                this.pen.cancel();
             }
             this.mode = 'pinch';
         } else if (this.pointers.size === 1) {
             this.mode = event.button === 1 || this.spaceHeld ? 'pan' : 'pen';
             if (this.mode === 'pen') {
-                this.receiver.penDown(this.position(event));
+                this.pen.down(this.position(event));
             }
         }
     }
@@ -49,17 +49,17 @@ export class Gestures {
     move(event) {
         const at = this.position(event);
         const last = this.pointers.get(event.pointerId);
-        this.receiver.hover(at);
+        this.pen.hover(at);
         if (!last) {
             return;
         }
         if (this.mode === 'pen') {
             const events = event.getCoalescedEvents?.() ?? [];
             for (const each of events.length > 0 ? events : [event]) {
-                this.receiver.penMove(this.position(each));
+                this.pen.move(this.position(each));
             }
         } else if (this.mode === 'pan') {
-            this.receiver.pan(at.x - last.x, at.y - last.y);
+            this.view.pan(at.x - last.x, at.y - last.y);
         } else if (this.mode === 'pinch') {
             this.pinch(event.pointerId, last, at);
         }
@@ -75,8 +75,8 @@ export class Gestures {
         const middle = (a, b) => ({x: (a.x + b.x) / 2, y: (a.y + b.y) / 2});
         const from = middle(last, other);
         const to = middle(at, other);
-        this.receiver.pan(to.x - from.x, to.y - from.y);
-        this.receiver.zoom(distance(at, other) / distance(last, other), to);
+        this.view.pan(to.x - from.x, to.y - from.y);
+        this.view.zoom(distance(at, other) / distance(last, other), to);
     }
 
     up(event) {
@@ -84,7 +84,7 @@ export class Gestures {
             return;
         }
         if (this.mode === 'pen') {
-            this.receiver.penUp();
+            this.pen.up();
         }
         // One of two fingers is left: it paints only after it was lifted too.
         this.mode = this.pointers.size > 0 ? 'rest' : null;
@@ -95,7 +95,7 @@ export class Gestures {
             return;
         }
         if (this.mode === 'pen') {
-            this.receiver.penCancel();
+            this.pen.cancel();
         }
         this.mode = this.pointers.size > 0 ? 'rest' : null;
     }
@@ -104,6 +104,6 @@ export class Gestures {
         event.preventDefault();
         const pixels = event.deltaMode === 1 ? event.deltaY * 16 : event.deltaY;
         // Pinching on a trackpad arrives as a wheel with the control key and small steps.
-        this.receiver.zoom(Math.exp(-pixels * kWheelStep * (event.ctrlKey ? 6 : 1)), this.position(event));
+        this.view.zoom(Math.exp(-pixels * kWheelStep * (event.ctrlKey ? 6 : 1)), this.position(event));
     }
 }

@@ -60,16 +60,16 @@ const isTyping = (target) => target.matches('input:not([type=checkbox]):not([typ
 const movePen = (editor, event) => {
     const [x, y] = kArrows[event.key];
     const step = (event.shiftKey ? kLargeStep : kPenStep) / editor.view.scale;
-    editor.movePen(x * step, y * step);
+    editor.pen.step(x * step, y * step);
 };
 
 const canvasKey = (editor, event) => {
     if (event.key in kArrows) {
         movePen(editor, event);
     } else if (event.key === 'Enter') {
-        editor.togglePen();
-    } else if (event.key === 'Escape' && editor.isDrawing) {
-        editor.penCancel();
+        editor.pen.toggle();
+    } else if (event.key === 'Escape' && editor.pen.isDrawing) {
+        editor.pen.cancel();
     } else if (event.key === ' ') {
         editor.gestures.spaceHeld = true;
     } else {

@@ -71,18 +71,18 @@ const drawSplit = (context, {split, view}, frame) => {
     });
 };
 
-const drawPen = (context, {pen, settings, view}) => {
+const drawPen = (context, {pen: {at}, settings, view}) => {
     const isBrush = settings.tool === 'brush' || settings.tool === 'eraser';
     const radius = isBrush ? settings.brush / 2 : 7 / view.scale;
     strokeTwice(context, view.scale, () => {
         if (isBrush) {
-            context.arc(pen.x, pen.y, radius, 0, 2 * Math.PI);
+            context.arc(at.x, at.y, radius, 0, 2 * Math.PI);
             return;
         }
-        context.moveTo(pen.x - radius, pen.y);
-        context.lineTo(pen.x + radius, pen.y);
-        context.moveTo(pen.x, pen.y - radius);
-        context.lineTo(pen.x, pen.y + radius);
+        context.moveTo(at.x - radius, at.y);
+        context.lineTo(at.x + radius, at.y);
+        context.moveTo(at.x, at.y - radius);
+        context.lineTo(at.x, at.y + radius);
     });
 };
 
@@ -128,7 +128,7 @@ export const paint = (canvas, editor, colours) => {
     if (outline) {
         drawOutline(context, editor, outline);
     }
-    if (editor.pen && editor.settings.tool !== 'move') {
+    if (editor.pen.at && editor.settings.tool !== 'move') {
         drawPen(context, editor);
     }
 };
