@@ -12,6 +12,11 @@ const kept = new Map();  // choice -> {text, problem}
 
 let abort = null;
 
+// It would only delay the job that is about to start.
+export function cancelForecast() {
+    abort?.abort();
+}
+
 function textOf(plan, count) {
     const device = settings.capabilities?.devices[0] ?? {};
     const isGpu = plan.device_bytes > 0;
@@ -57,7 +62,7 @@ export function startForecast(fieldsOf) {
         show(kept.get(choice) ?? {});
     });
     return () => {
-        abort?.abort();
+        cancelForecast();
         const found = fieldsOf();
         show((found && kept.get(found.choice)) || {});
         ask();

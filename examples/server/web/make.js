@@ -1,7 +1,7 @@
 // The form: its fields show the settings, and a job is made of them.
 
 import {$, announce} from './dom.js';
-import {startForecast} from './forecast.js';
+import {cancelForecast, startForecast} from './forecast.js';
 import {jobs} from './jobs.js';
 import {loraFields} from './loras.js';
 import {rememberPrompt} from './prompt_history.js';
@@ -48,9 +48,12 @@ function plainFields() {
     };
 }
 
+// Whether the server would take the numbers; it says what is wrong when the job is sent.
+const areNumbersValid = () => [...$('make').elements].every(({validity}) => !validity || validity.valid || validity.stepMismatch);
+
 // The plan does not depend on what the pictures show, so that it is kept for their number and size.
 function forecastFields() {
-    if (settings.model === null) {
+    if (settings.model === null || !areNumbersValid()) {
         return null;
     }
     const fields = {...plainFields(), prompt: 'x', seed: null};
@@ -133,6 +136,7 @@ async function submit() {
     }
     isSending = true;
     showButton();
+    cancelForecast();
     try {
         const fields = {...plainFields(), ...(canvas.isOpen() ? await canvas.fields() : {}), preview: true};
         const job = await jobs.submit(fields);

@@ -93,7 +93,7 @@ function roleChoice(item, index) {
     select.value = item.role;
     const own = el('input', {
         type: 'text', value: item.own, 'aria-label': t('references.ownLabel', {n}), placeholder: t('references.ownHint'),
-        onchange: () => Object.assign(item, {own: own.value}),
+        oninput: () => Object.assign(item, {own: own.value}),
     });
     return el('div', {class: 'roles'}, el('span', {}, t('references.number', {n})), select, item.role === OWN ? own : null);
 }

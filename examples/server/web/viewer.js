@@ -36,7 +36,7 @@ function facts({id, settings: s}) {
         fact('seed', s.seed),
         fact('steps', s.steps),
         fact('guidance', s.guidance),
-        fact('cfg_scale', s.used_cfg_scale > 1 ? s.used_cfg_scale : ''),
+        fact('cfg_scale', s.used_cfg_scale > 1 && s.used_cfg_scale !== s.guidance ? s.used_cfg_scale : ''),
         fact('loras', loras),
         fact('references', roles.map((role, i) => `${i + 1}: ${role}`).join('\n')),
         fact('edit', editText(s)),
