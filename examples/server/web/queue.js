@@ -14,7 +14,7 @@ function where(job) {
     if (job.state === 'running') {
         return t('queue.running');
     }
-    return job.queue_position > 0 ? t('queue.position', {n: job.queue_position}) : t('queue.next');
+    return job.queue_position > 0 ? t('queue.position', {n: job.queue_position + 1}) : t('queue.next');
 }
 
 function row(job) {

@@ -73,7 +73,7 @@ function startProgress(job) {
 
 function progressText({state, progress, queue_position}) {
     if (state === 'queued') {
-        return [t('stage.stages.queued'), queue_position > 0 ? t('queue.position', {n: queue_position}) : ''];
+        return [t('stage.stages.queued'), queue_position > 0 ? t('queue.position', {n: queue_position + 1}) : ''];
     }
     const {stage, step, steps, seconds_left} = progress;
     const name = `stage.stages.${stage}`;

@@ -149,7 +149,7 @@ export const texts = {
         label: 'Queue',
         running: 'running',
         next: 'next',
-        position: '{n} before it',
+        position: 'place {n}',
         cancel: 'Cancel: {prompt}',
         count: ['{n} picture', '{n} pictures'],
         failed: 'failed',
