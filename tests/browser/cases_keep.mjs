@@ -1,5 +1,6 @@
 // What is kept: the gallery, settings of pictures, prompts.
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { api, button, dialog, drop, fill, fillMore, history, makePicture, openPage, t } from './page.mjs'
 import { pngOf, withText } from './png.mjs'
 import { test } from './runner.mjs'
@@ -44,10 +45,22 @@ test('the full view shows all settings, and makes the same picture again', async
   for (const part of ['a picture to look at', '12345', '80', '3']) assert.ok(text.includes(part), `${part} is shown`)
   const [download] = await Promise.all([page.waitForEvent('download'), button(dialog(page), 'viewer.download').click()])
   assert.match(download.suggestedFilename(), /\.png$/)
+  assert.deepEqual(readFileSync(await download.path()), await api(server, made.url), 'with its settings')
   await button(dialog(page), 'viewer.again').click()
   await page.waitForFunction(() => document.getElementById('seed').value === '12345')
   const again = await makePicture(page, server)
   assert.deepEqual(await api(server, again.url), await api(server, made.url))
+})
+
+test('the same settings make another picture with a new seed', async () => {
+  const server = await sharedServer()
+  const page = await openPage(server)
+  await fill(page, { prompt: 'a picture with two seeds', seed: '5' })
+  const made = await makePicture(page, server)
+  await page.click(`#grid [data-id="${made.id}"]`)
+  const other = await makePicture(page, server, { start: () => button(dialog(page), 'viewer.newSeed').click() })
+  assert.equal(other.settings.prompt, 'a picture with two seeds')
+  assert.notEqual(other.settings.seed, 5)
 })
 
 test('a picture is deleted from the full view', async () => {

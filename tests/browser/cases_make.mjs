@@ -90,6 +90,18 @@ test('two references are sent in their order, with roles in the prompt', async (
   assert.match(made.settings.full_prompt, /style.*image 1/)
 })
 
+test('a pasted picture becomes a reference', async () => {
+  const page = await openPage(await sharedServer())
+  await page.locator('#prompt').waitFor()
+  const bytes = pngOf(64, 64, () => [30, 200, 30, 255]).toString('base64')
+  await page.evaluate((base64) => {
+    const data = new DataTransfer()
+    data.items.add(new File([Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0))], 'pasted.png', { type: 'image/png' }))
+    document.getElementById('prompt').dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true }))
+  }, bytes)
+  await page.locator('#references .reference').waitFor()
+})
+
 test('a result becomes a reference with one click', async () => {
   const server = await sharedServer()
   const page = await openPage(server)

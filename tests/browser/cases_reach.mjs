@@ -95,6 +95,19 @@ test('everything fits into 360 pixels', async () => {
   await check('the canvas')
 })
 
+test('light and dark follow the system until one is chosen, which stays', async () => {
+  const page = await openPage(await sharedServer(), { colorScheme: 'dark' })
+  const brightness = () => page.evaluate(() => {
+    const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/[\d.]+/g).map(Number)
+    return (r + g + b) / 765
+  })
+  assert.ok(await brightness() < 0.3, 'dark like the system')
+  await page.selectOption('#theme', 'light')
+  assert.ok(await brightness() > 0.7, 'light as chosen')
+  await page.reload()
+  assert.ok(await brightness() > 0.7, 'light after a reload')
+})
+
 // Serious and critical findings of axe.
 const findings = async (page) => {
   if (!(await page.evaluate(() => 'axe' in window))) {

@@ -63,6 +63,8 @@ export const closePages = async (failed, name) => {
 
 // Sides of 64 keep the cases quick.
 export const fill = async (page, { prompt, width = 64, height = 64, seed = '1' }) => {
+  // The model's own size is filled in when the server has told it.
+  await page.waitForFunction(() => document.getElementById('width').value !== '')
   await page.fill('#prompt', prompt)
   if (width) await page.fill('#width', String(width))
   if (height) await page.fill('#height', String(height))

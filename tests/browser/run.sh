@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The page of flux2-server in Chromium, with the bundled model. Usage: tests/browser/run.sh BUILD_FOLDER [WORDS]
-# With WORDS only the cases whose names contain them run. FLUX2_CHROMIUM: another browser than the one of the PATH.
+# With WORDS only the cases whose names contain them run. FLUX2_CHROMIUM: another browser than /usr/bin/chromium.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)

@@ -21,7 +21,7 @@ export const runAll = async (words, after) => {
     const from = Date.now()
     let problem = null
     try {
-      await limit(60, run())
+      await limit(90, run())
     } catch (error) {
       problem = error
     }
