@@ -89,6 +89,8 @@ test('feather and grow are sent, and the result is compared with the source', as
   const result = await seen()
   await split.press('End')
   await page.waitForFunction(([selector, last]) => document.querySelector(selector).toDataURL() !== last, [kCanvas, result])
+  await drag(page, at(0.6, 0.5), at(0.5, 0.5))
+  assert.equal(await split.inputValue(), '50')
   await button(page, 'editor.keepResult').click()
   await split.waitFor({ state: 'hidden' })
 })

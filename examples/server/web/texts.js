@@ -284,6 +284,7 @@ export const texts = {
         frameSize: '{width} x {height}.',
         sides: {left: 'Left', top: 'Top', right: 'Right', bottom: 'Bottom'},
         compare: 'Before and after',
+        compareHint: 'The source is on the left, the result on the right. Drag the line between them, or use the slider.',
         keepResult: 'Go on with the result',
         dropResult: 'Back to the source',
         resultShown: 'The result is on the canvas, beside the source.',

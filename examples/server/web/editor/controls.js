@@ -78,9 +78,15 @@ export class Controls {
             this.field(`${name}-value`).textContent = words.pixels.replace('{n}', settings[name]);
         }
         this.field('subtract').checked = settings.subtract;
-        const usedBy = {brush: ['brush', 'eraser'], subtract: ['rectangle', 'lasso'], move: ['move']};
+        const tool = result ? 'compare' : settings.tool;
+        const usedBy = {
+            brush: ['brush', 'eraser'],
+            subtract: ['rectangle', 'lasso'],
+            move: ['move'],
+            compare: ['compare'],
+        };
         for (const [name, tools] of Object.entries(usedBy)) {
-            this.root.querySelector(`[data-for=${name}]`).classList.toggle('unused', !tools.includes(settings.tool));
+            this.root.querySelector(`[data-for=${name}]`).classList.toggle('unused', !tools.includes(tool));
         }
         for (const button of this.root.querySelectorAll('[data-tool]')) {
             button.setAttribute('aria-pressed', String(button.dataset.tool === settings.tool));
@@ -91,7 +97,6 @@ export class Controls {
             button.disabled = result !== null || isUnusable[button.dataset.do] === true;
         }
         this.compare.hidden = !result;
-        this.root.classList.toggle('compares', result !== null);
         this.field('split').value = Math.round(split * 100);
         this.showMargins();
     }

@@ -146,8 +146,8 @@ export class Editor extends EventTarget {
     }
 
     setSplit(share) {
-        this.split = share;
-        this.redraw();
+        this.split = Math.min(1, Math.max(0, share));
+        this.showSettings();
     }
 
     scaleBrush(factor) {

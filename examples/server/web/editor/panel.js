@@ -164,6 +164,7 @@ export const buildPanel = () => {
             slider('brush', {min: 1, max: 400, step: 1, value: 40}, words.brushSize),
             check('subtract'),
             el('p', {class: 'hint', 'data-for': 'move'}, words.moveHint),
+            el('p', {class: 'hint', 'data-for': 'compare'}, words.compareHint),
         ),
         stage,
         compare,

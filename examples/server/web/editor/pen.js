@@ -9,6 +9,8 @@ export class Pen {
     // Where it is, in pixels of the picture; null: not over the canvas.
     at = null;
     isDrawing = false;
+    // Whether it drags the line between source and result.
+    isSplitting = false;
 
     constructor(editor, canvas) {
         this.editor = editor;
@@ -23,7 +25,12 @@ export class Pen {
 
     down(position) {
         this.canvas.focus({preventScroll: true});
-        if (!this.editor.isOpen || this.editor.result) {
+        if (!this.editor.isOpen) {
+            return;
+        }
+        if (this.editor.result) {
+            this.isSplitting = true;
+            this.move(position);
             return;
         }
         this.isDrawing = true;
@@ -32,13 +39,18 @@ export class Pen {
     }
 
     move(position) {
-        if (this.isDrawing) {
+        const {result} = this.editor;
+        if (this.isSplitting && result) {
+            const {x} = this.editor.view.toPicture(position);
+            this.editor.setSplit((x - result.frame.left) / result.frame.width);
+        } else if (this.isDrawing) {
             this.tool.move(this.editor.view.toPicture(position));
             this.editor.redraw();
         }
     }
 
     up() {
+        this.isSplitting = false;
         if (!this.isDrawing) {
             return;
         }
@@ -49,6 +61,7 @@ export class Pen {
 
     // As if it had not been put down.
     cancel() {
+        this.isSplitting = false;
         if (this.isDrawing) {
             this.isDrawing = false;
             this.tool.cancel();
@@ -72,7 +85,7 @@ export class Pen {
 
     cursor() {
         if (this.editor.result) {
-            return 'default';
+            return 'ew-resize';
         }
         const isMove = this.editor.settings.tool === 'move' && this.at;
         return isMove ? cursorOf(edgesAt(this.editor, this.at)) : 'crosshair';
