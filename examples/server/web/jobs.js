@@ -4,6 +4,7 @@
 import {ApiError, getJson, post} from './api.js';
 import {readEvents} from './events.js';
 
+const SOON_MS = 150;
 const BUSY_MS = 1500;
 const IDLE_MS = 4000;
 const HIDDEN_MS = 15000;
@@ -81,7 +82,7 @@ class Jobs extends EventTarget {
         }
         this.#watch();
         const idle = document.hidden ? HIDDEN_MS : this.active.length > 0 ? BUSY_MS : IDLE_MS;
-        this.#later(this.connection === 'ready' ? idle : LOST_MS);
+        this.#later(this.connection === 'lost' || this.connection === 'loading' ? LOST_MS : idle);
     }
 
     #later(ms) {
@@ -167,7 +168,7 @@ class Jobs extends EventTarget {
             .finally(() => {
                 if (this.#watched?.abort === abort) {
                     this.#watched = null;
-                    this.refresh();
+                    this.#later(SOON_MS);
                 }
             });
     }
