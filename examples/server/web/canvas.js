@@ -16,7 +16,6 @@ class Canvas {
     start() {
         this.#editor = new Editor($('editor'));
         this.#editor.addEventListener('change', () => this.#showFields());
-        this.#editor.addEventListener('problem', ({detail}) => tell(detail, {problem: true}));
         // A result belongs to the source that it was made of.
         this.#editor.addEventListener('open', () => {
             this.#job = '';

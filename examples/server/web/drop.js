@@ -93,12 +93,9 @@ export function startDrop() {
             event.preventDefault();
             take(event.dataTransfer.files, event.target.closest?.('#references') !== null);
         }
-    });
-    // Also when the canvas takes the drop for itself.
-    addEventListener('drop', () => {
         depth = 0;
         hint(false);
-    }, {capture: true});
+    });
     addEventListener('paste', (event) => {
         const files = [...(event.clipboardData?.files ?? [])].filter(({type}) => type.startsWith('image/'));
         if (files.length > 0) {

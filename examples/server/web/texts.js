@@ -246,8 +246,6 @@ export const texts = {
         open: 'Open the picture',
     },
     editor: {
-        empty: 'Drop a picture here to change it, or choose one.',
-        pick: 'Choose a picture',
         picture: 'The picture',
         unreadable: '{name} cannot be read as a picture; PNG, JPEG and WebP can.',
         opened: 'A picture of {width} by {height} pixels is on the canvas.',

@@ -25,8 +25,6 @@ export class Controls {
         this.compare = compare;
         root.addEventListener('click', (event) => this.act(event.target.closest('[data-do]')?.dataset.do));
         root.addEventListener('input', (event) => this.input(event.target));
-        root.addEventListener('dragover', (event) => event.preventDefault());
-        root.addEventListener('drop', (event) => this.drop(event));
     }
 
     act(name) {
@@ -39,12 +37,7 @@ export class Controls {
 
     input(field) {
         const {editor} = this;
-        if (field.name === 'source') {
-            if (field.files[0]) {
-                editor.openFile(field.files[0]);
-            }
-            field.value = '';
-        } else if (field.name === 'split') {
+        if (field.name === 'split') {
             editor.setSplit(field.value / 100);
         } else if (field.name === 'subtract') {
             editor.setSubtract(field.checked);
@@ -54,16 +47,6 @@ export class Controls {
         } else {
             editor.set(field.name, Number(field.value));
         }
-    }
-
-    drop(event) {
-        const file = event.dataTransfer.files[0];
-        if (!file) {
-            return;
-        }
-        event.preventDefault();
-        event.stopPropagation();
-        this.editor.openFile(file);
     }
 
     field(name) {

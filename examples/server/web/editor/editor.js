@@ -1,5 +1,5 @@
 // The canvas for editing: a source, a mask painted over it, a frame that may be larger than it, and the result beside it.
-// Events: 'open' and 'clear' of a source, 'change' of what values() returns, 'problem' with a sentence as its detail.
+// Events: 'open' and 'clear' of a source, 'change' of what values() returns.
 import {announce} from '../dom.js';
 import {texts} from '../texts.js';
 import {boundedBitmap} from './bitmap.js';
@@ -55,8 +55,7 @@ export class Editor extends EventTarget {
         const side = Math.min(picture.width, picture.height);
         this.mostBrush = Math.max(64, Math.round(side / 3));
         this.settings.brush = Math.max(8, Math.round(side / 12));
-        this.panel.empty.hidden = true;
-        this.panel.main.hidden = false;
+        this.panel.root.hidden = false;
         this.resize();
         this.fit();
         this.showSettings();
@@ -127,8 +126,7 @@ export class Editor extends EventTarget {
 
     clear() {
         this.release();
-        this.panel.empty.hidden = false;
-        this.panel.main.hidden = true;
+        this.panel.root.hidden = true;
         this.dispatchEvent(new Event('clear'));
         this.changed();
     }
@@ -222,14 +220,6 @@ export class Editor extends EventTarget {
     }
 
     // The rest is for the functions above.
-
-    async openFile(file) {
-        try {
-            await this.open(file, {name: file.name});
-        } catch (error) {
-            this.dispatchEvent(new CustomEvent('problem', {detail: error.message}));
-        }
-    }
 
     changeMask(change, said) {
         if (this.result) {

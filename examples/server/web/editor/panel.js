@@ -131,20 +131,7 @@ const comparison = () =>
         el('button', {type: 'button', 'data-do': 'dropResult'}, words.dropResult),
     );
 
-const empty = () =>
-    el(
-        'div',
-        {class: 'editor-empty'},
-        el('p', {}, words.empty),
-        el(
-            'label',
-            {class: 'button file-button'},
-            words.pick,
-            el('input', {type: 'file', name: 'source', accept: 'image/*', class: 'unseen'}),
-        ),
-    );
-
-// Returns {root, empty, main, stage, canvas, compare}.
+// Returns {root, stage, canvas, compare}.
 export const buildPanel = () => {
     const canvas = el('canvas', {
         tabindex: 0,
@@ -154,9 +141,9 @@ export const buildPanel = () => {
     });
     const stage = el('div', {class: 'editor-stage'}, canvas);
     const compare = comparison();
-    const main = el(
+    const root = el(
         'div',
-        {class: 'editor-main', hidden: true},
+        {class: 'editor', hidden: true},
         toolbar(),
         el(
             'div',
@@ -172,7 +159,5 @@ export const buildPanel = () => {
         shortcuts(),
         el('p', {id: 'editor-help', class: 'unseen'}, words.help),
     );
-    const begin = empty();
-    const root = el('div', {class: 'editor'}, begin, main);
-    return {root, empty: begin, main, stage, canvas, compare};
+    return {root, stage, canvas, compare};
 };
