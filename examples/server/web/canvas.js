@@ -4,7 +4,7 @@ import {$, announce} from './dom.js';
 import {Editor} from './editor/editor.js';
 import {jobs} from './jobs.js';
 import {showCanvas} from './make.js';
-import {tell, tellError} from './messages.js';
+import {tellError} from './messages.js';
 import {pictureFile} from './pictures.js';
 import {settings} from './settings.js';
 import {t} from './texts.js';

@@ -2,7 +2,7 @@
 
 import {pictureButtons, removePicture} from './actions.js';
 import {getBlob} from './api.js';
-import {$, announce, el, icon, iconButton} from './dom.js';
+import {announce, el, iconButton} from './dom.js';
 import {timeOfId} from './format.js';
 import {gallery} from './gallery.js';
 import {tell, tellError} from './messages.js';
