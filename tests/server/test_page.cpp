@@ -96,6 +96,17 @@ TEST_CASE("everything that the page names is there, under an address that lasts"
     }
 }
 
+TEST_CASE("files of the page are one route in the metrics") {
+    server::ServerOptions options = test_options();
+    options.metrics = true;
+    TestServer server(options);
+    page_of(server, "/");
+    page_of(server, "/web/" + kVersion + "/app.js");
+    const std::string metrics = page_of(server, "/metrics").body;
+    CHECK(metrics.find("flux2_http_requests_total{route=\"page\",status=\"200\"} 2") !=
+          std::string::npos);
+}
+
 TEST_CASE("the page runs only scripts of this server and is shown in no frame") {
     TestServer server;
     const auto page = page_of(server, "/");

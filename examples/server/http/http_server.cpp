@@ -36,6 +36,11 @@ bool is_unix_socket(const std::string& host) {
     return host.ends_with(".sock");
 }
 
+// The file of the page that is asked for; null when it is something else, or there is no page.
+const PageFile* page_file(const ServerOptions& options, const httplib::Request& request) {
+    return options.page ? find_page_file(request) : nullptr;
+}
+
 double seconds_since_start(const httplib::Request& request) {
     const std::chrono::duration<double> passed =
         std::chrono::steady_clock::now() - request.start_time_;
@@ -91,7 +96,7 @@ HandlerResponse HttpServer::before_routing(const httplib::Request& request,
                                            httplib::Response& response) {
     response.set_header(kRequestId, "req_" + new_id());
     const bool is_health = request.path == "/health" || request.path == "/v1/health";
-    const PageFile* file = service_.options().page ? find_page_file(request) : nullptr;
+    const PageFile* file = page_file(service_.options(), request);
     const bool is_public = is_health || request.method == "OPTIONS" || file != nullptr;
     if (const auto refusal = access_.refusal(request, is_public)) {
         service_.metrics().count_refusal(refusal->code);
@@ -140,7 +145,10 @@ void HttpServer::complete_error(const httplib::Request& request, httplib::Respon
 }
 
 void HttpServer::log_answer(const httplib::Request& request, const httplib::Response& response) {
-    const std::string route = request.matched_route.empty() ? "none" : request.matched_route;
+    const bool is_page = page_file(service_.options(), request) != nullptr;
+    const std::string route = is_page                         ? "page"
+                              : request.matched_route.empty() ? "none"
+                                                              : request.matched_route;
     service_.metrics().count_request(route, response.status);
     if (service_.options().quiet) {
         return;
