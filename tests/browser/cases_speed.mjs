@@ -1,6 +1,7 @@
 // How fast it is: first load, previews, scrolling.
 import assert from 'node:assert/strict'
 import { linkSync, writeFileSync } from 'node:fs'
+import { cpus, loadavg } from 'node:os'
 import { join } from 'node:path'
 import { api, fill, fillMore, makePicture, openPage, submit } from './page.mjs'
 import { test } from './runner.mjs'
@@ -101,6 +102,16 @@ const scrollToEnd = async (page) => {
   await page.waitForTimeout(200)
 }
 
+// Milliseconds that the page's own thread worked in one task, from a trace of the browser.
+const longestWork = (trace) => {
+  const { traceEvents } = JSON.parse(trace.toString())
+  const isMain = ({ name, args }) => name === 'thread_name' && args.name === 'CrRendererMain'
+  const main = new Set(traceEvents.filter(isMain).map(({ pid, tid }) => `${pid} ${tid}`))
+  const tasks = traceEvents.filter(({ name, pid, tid, tdur }) => name.endsWith('RunTask') && main.has(`${pid} ${tid}`) && tdur)
+  assert.ok(tasks.length > 0, 'the trace has tasks')
+  return tasks.reduce((most, { tdur }) => Math.max(most, tdur), 0) / 1000
+}
+
 test('scrolling through 2,000 pictures blocks the page for no more than 100 ms at a time', async () => {
   const server = await Server.start(['--max-results', '5000'])
   const first = await openPage(server)
@@ -110,15 +121,21 @@ test('scrolling through 2,000 pictures blocks the page for no more than 100 ms a
   seed(server, made, 2000)
   await first.context().close()
   const page = await openPage(server)
-  // On a machine with other work a task may be long because it did not run. What the page does takes its time in each pass.
-  const longest = []
-  while (longest.length < 3 && !(longest.at(-1) <= kTaskMs)) {
+  const passes = []
+  while (passes.length < 2 && !(passes.at(-1)?.longest <= kTaskMs)) {
     await page.reload()
     await page.locator('#grid [data-id]').first().waitFor()
     await page.evaluate(watchTasks)
+    await page.context().browser().startTracing(page, { categories: ['toplevel'] })
     await scrollToEnd(page)
-    longest.push(Math.max(0, ...await page.evaluate(() => window.tasks)))
+    const worked = longestWork(await page.context().browser().stopTracing())
+    passes.push({ longest: Math.max(0, ...await page.evaluate(() => window.tasks)), worked })
   }
-  console.log(`    longest task ${longest.map(Math.round).join(', ')} ms`)
-  assert.ok(longest.at(-1) <= kTaskMs)
+  for (const { longest, worked } of passes) {
+    console.log(`    longest task ${Math.round(longest)} ms; most work in a task ${Math.round(worked)} ms`)
+  }
+  // With much other work on the machine a task takes long because it waits for a core: then its own work counts.
+  const isBusy = loadavg()[0] > 2 * cpus().length
+  const { longest, worked } = passes.at(-1)
+  assert.ok((isBusy ? worked : longest) <= kTaskMs)
 })
