@@ -7,7 +7,8 @@ import {jobs} from './jobs.js';
 import {thumbnail} from './pictures.js';
 import {t} from './texts.js';
 
-const PAGE = 60;
+const PAGE = 30;
+const PER_FRAME = 12;  // cells that are made at a time
 const LEAST_WIDTH = 10 * parseFloat(getComputedStyle(document.documentElement).fontSize);
 const ROWS_AROUND = 2;
 const LOOK_MS = 6000;  // for pictures of other clients
@@ -162,10 +163,14 @@ class Gallery extends EventTarget {
 
     #measure() {
         const width = $('grid').clientWidth;
-        this.#columns = Math.max(2, Math.floor(width / LEAST_WIDTH));
-        this.#side = width / this.#columns;
+        const columns = Math.max(2, Math.floor(width / LEAST_WIDTH));
+        const isOther = columns !== this.#columns || width / columns !== this.#side;
+        this.#columns = columns;
+        this.#side = width / columns;
         $('grid').style.height = `${Math.ceil(this.items.length / this.#columns) * this.#side}px`;
-        this.#cells.forEach((cell, index) => this.#place(cell.element, index));
+        if (isOther) {
+            this.#cells.forEach((cell, index) => this.#place(cell.element, index));
+        }
         this.#draw();
     }
 
@@ -191,8 +196,12 @@ class Gallery extends EventTarget {
                 this.#cells.delete(index);
             }
         }
-        for (let index = first; index <= last; ++index) {
-            this.#make(index);
+        let left = PER_FRAME;
+        for (let index = first; index <= last && left > 0; ++index) {
+            left -= this.#make(index) ? 1 : 0;
+        }
+        if (left === 0) {
+            this.#drawSoon();
         }
         if (this.items.length > 0) {
             this.#make(this.#focused);
@@ -202,9 +211,10 @@ class Gallery extends EventTarget {
         }
     }
 
+    // Whether there was none.
     #make(index) {
         if (this.#cells.has(index) || index >= this.items.length) {
-            return;
+            return false;
         }
         const item = this.items[index];
         const image = el('img', {alt: '', decoding: 'async', draggable: 'false'});
@@ -224,6 +234,7 @@ class Gallery extends EventTarget {
         thumbnail(item.thumbnail, cell.abort.signal).then((url) => {
             image.src = url;
         }, () => {});
+        return true;
     }
 
     #place(element, index) {
