@@ -34,7 +34,7 @@ struct ServerOptions {
     std::chrono::seconds drain_time{30};    // for the jobs that are left when it is told to stop
     std::filesystem::path output_folder;    // of results; empty: a temporary one
     StoreLimits results;
-    bool page = true;                       // whether browsers get the page
+    bool page = true;  // whether browsers get the page
     bool metrics = false;
     bool respect_client_steps = false;
     bool quiet = false;
