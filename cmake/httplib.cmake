@@ -1,4 +1,4 @@
-# cpp-httplib for flux2-server, in this order: FLUX2_HTTPLIB_DIR, beside ggml's source (the pinned npm package brings both), else
+# cpp-httplib for flux2-server and downloads, in this order: FLUX2_HTTPLIB_DIR, beside ggml's source (the pinned npm package brings both), else
 # fetched by git at a pinned tag. Exposes target flux2::httplib. It must be 0.50 or newer: older ones do not notice a closed client.
 set(FLUX2_HTTPLIB_DIR "" CACHE PATH "A folder with httplib.h, and httplib.cpp where it is split")
 
@@ -21,7 +21,7 @@ if(NOT httplib_folder)
 endif()
 if(NOT EXISTS ${httplib_folder}/httplib.h)
     message(FATAL_ERROR "${httplib_folder} holds no httplib.h. Point -DFLUX2_HTTPLIB_DIR at a folder with cpp-httplib, or pass "
-        "-DFLUX2_BUILD_SERVER=OFF to build without the server.")
+        "-DFLUX2_BUILD_SERVER=OFF -DFLUX2_BUILD_DOWNLOADS=OFF to build without the server and downloads.")
 endif()
 
 if(EXISTS ${httplib_folder}/httplib.cpp)
@@ -45,6 +45,7 @@ target_include_directories(flux2_httplib SYSTEM ${httplib_scope} ${httplib_folde
 target_compile_definitions(flux2_httplib ${httplib_scope}
     CPPHTTPLIB_OPENSSL_SUPPORT
     CPPHTTPLIB_LISTEN_BACKLOG=512
+    "CPPHTTPLIB_RECV_BUFSIZ=size_t{65536}"
     CPPHTTPLIB_TCP_NODELAY=1
     CPPHTTPLIB_MULTIPART_FORM_DATA_FILE_MAX_COUNT=128)
 target_link_libraries(flux2_httplib ${httplib_scope} OpenSSL::SSL OpenSSL::Crypto Threads::Threads)

@@ -89,6 +89,6 @@ if(APPLE AND NOT OPENSSL_ROOT_DIR)
                     OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()
 find_package(OpenSSL 1.1 REQUIRED COMPONENTS Crypto)
-if(FLUX2_BUILD_SERVER)
+if(FLUX2_BUILD_SERVER OR FLUX2_BUILD_DOWNLOADS)
     find_package(OpenSSL 3.0 REQUIRED COMPONENTS SSL Crypto)  # what cpp-httplib needs for TLS
 endif()
