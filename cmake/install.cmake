@@ -13,6 +13,7 @@ install(TARGETS flux2 EXPORT flux2-targets
     ARCHIVE COMPONENT library LIBRARY COMPONENT library RUNTIME COMPONENT library)
 install(DIRECTORY ${FLUX2_RECORDED}/klein/ DESTINATION ${CMAKE_INSTALL_DATADIR}/flux2/selftest)
 install(DIRECTORY models/tiny/ DESTINATION ${CMAKE_INSTALL_DATADIR}/flux2/models/tiny FILES_MATCHING PATTERN "*.gguf")
+install(FILES models/models.json DESTINATION ${CMAKE_INSTALL_DATADIR}/flux2/models)
 install(DIRECTORY flux2/include/flux2 DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library)
 install(EXPORT flux2-targets NAMESPACE flux2:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/flux2 COMPONENT library)
 

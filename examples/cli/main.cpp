@@ -5,10 +5,13 @@
 #include "base/check.hpp"
 #include "base/guarded_main.hpp"
 #include "base/log.hpp"
+#include "commands/config.hpp"
 #include "commands/generate.hpp"
 #include "commands/inspect.hpp"
 #include "commands/library.hpp"
+#include "commands/models.hpp"
 #include "commands/plan.hpp"
+#include "commands/pull.hpp"
 #include "common/cancel.hpp"
 #include "common/options.hpp"
 #include "measure/bench.hpp"
@@ -39,10 +42,14 @@ int devices() {
 
 int usage(int code) {
     (code == 0 ? std::cout : std::cerr)
-        << "usage: flux2 -m FOLDER -p PROMPT -o PICTURE [options]  (flux2 --help: options)\n"
+        << "usage: flux2 -m MODEL -p PROMPT -o PICTURE [options]  (flux2 --help: options)\n"
            "       flux2 COMMAND [options]\n"
            "  info       say what models, LoRAs and pictures are, and which fit together\n"
            "  library    list the named references of a folder, and problems with them\n"
+           "  models     list the models that can be named: what is here, what exists\n"
+           "  pull       fetch a model from the Hugging Face Hub\n"
+           "  rm         delete a fetched model\n"
+           "  config     print which settings hold, and where they come from\n"
            "  redo       make a picture again from the settings stored in it\n"
            "  plan       tell what a picture would take in memory\n"
            "  selftest   compare every network with recorded results of the reference\n"
@@ -75,6 +82,18 @@ int run(int argc, char** argv) {
     }
     if (command == "library") {
         return library(argc - 1, argv + 1);
+    }
+    if (command == "models") {
+        return models(argc - 1, argv + 1);
+    }
+    if (command == "pull") {
+        return pull(argc - 1, argv + 1);
+    }
+    if (command == "rm") {
+        return remove_models(argc - 1, argv + 1);
+    }
+    if (command == "config") {
+        return config(argc - 1, argv + 1);
     }
     if (command == "plan") {
         return plan(argc - 1, argv + 1);

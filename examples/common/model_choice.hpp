@@ -1,4 +1,5 @@
-// Which model files a run uses: those named, those of a folder, or the bundled tiny model.
+// Which model files a run uses: those named, those of a folder, those of a model that is named, or
+// the bundled tiny model.
 #pragma once
 
 #include "common/options.hpp"
@@ -9,7 +10,8 @@
 
 namespace flux2::cli {
 
-// Files that are named replace those found in the folder; without either the bundled model is used.
+// Files that are named replace those found in the folder or those of the named model, which are
+// downloaded where they are not here; without any of these the bundled model is used.
 // The choice is printed in one line on stderr unless quiet.
 ModelFiles choose_files(const ModelOptions& model, bool quiet);
 

@@ -5,6 +5,7 @@
 #include "base/file.hpp"
 #include "base/file_and_strength.hpp"
 #include "common/option_values.hpp"
+#include "common/user_folders.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -21,14 +22,22 @@ namespace fs = std::filesystem;
 void add_model_options(cxxopts::Options& options) {
     options.add_options("Model")  //
         ("m,model",
-         "folder with transformer, text encoder and autoencoder (default: the bundled toy)",
+         "folder with transformer, text encoder and autoencoder, or a name such as klein-4b or "
+         "klein-4b:Q8_0 that flux2 models lists (default: the bundled toy)",
          text())                                                                              //
         ("diffusion-model", "transformer, GGUF or safetensors", text())                       //
         ("llm,text-encoder", "text encoder: Qwen3 or Mistral Small", text())                  //
         ("vae", "autoencoder", text())                                                        //
         ("taesd", "TAEF2, the tiny autoencoder: previews, and fast, rough pictures", text())  //
-        ("taesd-preview-only", "leave the picture itself to the autoencoder")                 //
-        ("variant", "klein, base, kv or dev, where the file does not tell", text())           //
+        ("hf-repo",
+         "-hf: transformer from the Hugging Face Hub, OWNER/NAME[:TYPE or FILE]; what goes with it "
+         "is fetched too where it is known",
+         text())                                                                     //
+        ("hf-text-encoder", "text encoder from the Hub, in the same form", text())   //
+        ("hf-vae", "autoencoder from the Hub, in the same form", text())             //
+        ("offline", "download nothing; use what is here")                            //
+        ("taesd-preview-only", "leave the picture itself to the autoencoder")        //
+        ("variant", "klein, base, kv or dev, where the file does not tell", text())  //
         ("type", "type of the matrices in memory, such as Q8_0 (default: the file's)",
          text())                                                                           //
         ("device", "CPU, CUDA0, ... (see flux2 devices); default: the first GPU", text())  //
@@ -104,15 +113,24 @@ void add_generate_options(cxxopts::Options& options) {
         ("h,help", "print this help");
 }
 
+void add_settings_options(cxxopts::Options& options) {
+    options.add_options("Output")(
+        "preset", "options under this name in the file of settings; see flux2 config", text());
+}
+
 std::string help_of(const cxxopts::Options& options) {
     return options.help({"Model", "Picture", "Editing", "Adapters", "Output"});
 }
 
 void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model) {
-    if (args.count("model") > 0) {
+    if (args.count("model") + args.count("hf-repo") > 0) {
         model.files = {};  // those of a picture that is made again
     }
     read_path(args, "model", model.folder);
+    read_text(args, "hf-repo", model.hub.transformer);
+    read_text(args, "hf-text-encoder", model.hub.text_encoder);
+    read_text(args, "hf-vae", model.hub.vae);
+    model.hub.offline = model.hub.offline || args.count("offline") > 0;
     read_path(args, "diffusion-model", model.files.transformer);
     read_path(args, "llm", model.files.text_encoder);
     read_path(args, "vae", model.files.vae);
@@ -387,23 +405,6 @@ uint64_t parse_seed(const std::string& text) {
           ErrorKind::bad_argument, "a seed is a number from 0 to 9999999999999999999, not '", text,
           "'; leave it out for a random one");
     return std::stoull(text);
-}
-
-fs::path default_cache_folder() {
-    // Variables of Linux, Windows and macOS, in this order.
-    for (const auto& [variable, below] : {std::pair{"XDG_CACHE_HOME", ""},
-                                          {"LOCALAPPDATA", ""},
-                                          {"HOME", "Library/Caches"},
-                                          {"HOME", ".cache"}}) {
-        const char* value = std::getenv(variable);
-        const fs::path folder = value == nullptr ? fs::path() : fs::path(value) / below;
-        std::error_code ignored;
-        const bool made_here = std::string(below) == ".cache";
-        if (value != nullptr && *value != '\0' && (made_here || fs::exists(folder, ignored))) {
-            return folder / "flux2";
-        }
-    }
-    return {};
 }
 
 }  // namespace flux2::cli

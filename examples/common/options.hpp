@@ -17,10 +17,21 @@
 
 namespace flux2::cli {
 
+// Parts that are fetched from the Hugging Face Hub.
+struct HubOptions {
+    // "owner/name", "owner/name:TYPE" or "owner/name:FILE"; empty: not asked for.
+    std::string transformer, text_encoder, vae;
+    bool offline = false;  // use what is here
+
+    bool names_any() const { return !transformer.empty() || !text_encoder.empty() || !vae.empty(); }
+};
+
 // Which model, where and how.
 struct ModelOptions {
-    std::filesystem::path folder;  // -m; files named below replace those found in it
+    // -m: a folder, or the name of a model; files named below replace those found in it.
+    std::filesystem::path folder;
     ModelFiles files;
+    HubOptions hub;
     LoadOptions load;
 };
 
@@ -63,6 +74,8 @@ struct GenerateOptions {
 // Tables of options, each a group of its own in --help.
 void add_model_options(cxxopts::Options& options);
 void add_generate_options(cxxopts::Options& options);
+// For programs that read the user's file of settings: --preset.
+void add_settings_options(cxxopts::Options& options);
 // Their help, groups in the order in which users need them.
 std::string help_of(const cxxopts::Options& options);
 
@@ -93,8 +106,5 @@ std::vector<float> parse_floats(const std::string& text);
 GuidanceInterval parse_interval(const std::string& name, const std::string& text);
 // Throws bad_argument.
 uint64_t parse_seed(const std::string& text);
-
-// The user's cache folder; empty when the system has none.
-std::filesystem::path default_cache_folder();
 
 }  // namespace flux2::cli

@@ -357,6 +357,7 @@ fs::path PictureMaker::save(const Result& result, const std::vector<ImageText>& 
 int generate(int argc, char** argv) {
     return telling_errors(argc, argv, [&] {
         cxxopts::Options options = describe_options("flux2", "");
+        add_settings_options(options);
         const auto args = parse_arguments(options, argc, argv);
         if (args.count("help") > 0) {
             std::cout << help_of(options) << "\nflux2 help lists the other commands.\n";
@@ -364,7 +365,7 @@ int generate(int argc, char** argv) {
         }
         check_no_leftovers(args);
         GenerateOptions o;
-        read_generate_options(args, o);
+        naming_places(options, argc, argv, [&] { read_generate_options(args, o); });
         return run(o);
     });
 }
@@ -388,8 +389,9 @@ int redo(int argc, char** argv) {
         const fs::path picture = args["picture"].as<std::string>();
         GenerateOptions o = options_of_picture(picture);
         read_generate_options(args, o);
-        check(!o.model.folder.empty() || !o.model.files.transformer.empty(), ErrorKind::bad_file,
-              picture.string(), ": its settings name no transformer",
+        check(!o.model.folder.empty() || !o.model.files.transformer.empty() ||
+                  o.model.hub.names_any(),
+              ErrorKind::bad_file, picture.string(), ": its settings name no transformer",
               o.stored_model.empty() ? "" : " file, only the model '" + o.stored_model + "'",
               "; add -m FOLDER");
         check_adapters_of(picture, o);

@@ -2,6 +2,7 @@
 
 #include <flux2/flux2.hpp>
 #include "base/parse_arguments.hpp"
+#include "common/model_store.hpp"
 #include "common/options.hpp"
 
 #include <cxxopts.hpp>
@@ -128,6 +129,9 @@ void print_file(const FileInfo& file) {
               << "\n  stored as: " << file.scheme << "\n  "
               << rounded(static_cast<double>(file.n_parameters)) << " parameters, "
               << (file.size_bytes + 500'000) / 1'000'000 << " MB\n";
+    if (const std::string licence = licence_of(file.path); !licence.empty()) {
+        std::cout << "  licence: " << licence << "\n";
+    }
     if (file.part == "transformer") {
         std::cout << "  takes text features " << file.text_width << " wide, works on "
                   << file.latent_channels << " latent channels\n  by default " << file.default_width
@@ -180,6 +184,9 @@ nlohmann::json to_json(const FileInfo& file) {
                            {"notes", file.notes},
                            {"parameters", file.n_parameters},
                            {"size_bytes", file.size_bytes}};
+    if (const std::string licence = licence_of(file.path); !licence.empty()) {
+        json["licence"] = licence;
+    }
     if (file.text_width > 0) {
         json["text_width"] = file.text_width;
     }

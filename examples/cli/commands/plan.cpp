@@ -87,6 +87,7 @@ int plan(int argc, char** argv) {
                              "--cache keeps the results.\n");
     add_model_options(options);
     add_generate_options(options);
+    add_settings_options(options);
     const auto args = parse_arguments(options, argc, argv);
     if (args.count("help") > 0) {
         std::cout << help_of(options);
@@ -94,7 +95,7 @@ int plan(int argc, char** argv) {
     }
     check_no_leftovers(args);
     GenerateOptions o;
-    read_generate_options(args, o);
+    naming_places(options, argc, argv, [&] { read_generate_options(args, o); });
     if (o.verbose) {
         set_log([](LogLevel, const std::string& line) {
             std::cerr << "flux2: " << in_options(line) << std::endl;

@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 std::string name_of(const cli::ModelOptions& options, const ModelFiles& files) {
     const fs::path folder =
         full_path(options.folder.empty() ? cli::bundled_model() : options.folder);
-    const bool from_folder = !options.folder.empty() || options.files.transformer.empty();
+    const bool from_folder = !options.folder.empty() ||
+                             (options.files.transformer.empty() && options.hub.transformer.empty());
     if (!from_folder) {
         return files.transformer.stem().string();
     }
@@ -59,7 +60,8 @@ bool begins_path(const std::string& text, size_t at) {
 
 ModelPool::ModelPool(const cli::ModelOptions& options, const fs::path& models_folder)
     : load_(options.load) {
-    const bool names_a_model = !options.folder.empty() || !options.files.transformer.empty();
+    const bool names_a_model =
+        !options.folder.empty() || !options.files.transformer.empty() || options.hub.names_any();
     if (names_a_model || models_folder.empty()) {
         const ModelFiles files = cli::choose_files(options, true);
         add(name_of(options, files), files);

@@ -1,0 +1,14 @@
+// Another program, run to its end.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace flux2 {
+
+// Runs the program with these arguments and this process's streams, and returns its exit code; 130
+// when a signal ended it. Throws bad_file when it cannot be started.
+int run_program(const std::filesystem::path& program, const std::vector<std::string>& arguments);
+
+}  // namespace flux2
