@@ -34,6 +34,7 @@ struct OptionSource {
 
 constexpr const char* kCommandLine = "the command line";
 constexpr const char* kPresetOption = "preset";
+constexpr const char* kHubOption = "hf-repo";
 
 namespace detail {
 
@@ -104,9 +105,9 @@ inline void check_lines(const SettingsFile& file, const std::string& program,
         const bool is_ours =
             line.section == program || (program == "flux2" && !is_program(line.section));
         check(!is_ours || known.contains(line.option), ErrorKind::bad_argument, file.place(line),
-              ": ", program, " has no option '", line.option, "'; ", program,
-              " --help lists them, without the dashes; options of another program go under its "
-              "name, such as [flux2-server]");
+              ": ", program, " has no option '", line.option,
+              "'; its help lists them, and options of another program go under its name, such as "
+              "[flux2-server]");
         const bool is_preset = !line.section.empty() && !is_program(line.section);
         check(!is_ours || !is_preset || line.option != kPresetOption, ErrorKind::bad_argument,
               file.place(line), ": a preset cannot choose another preset");
@@ -144,8 +145,8 @@ inline std::vector<std::string> with_long_names(int argc, char** argv, const Kno
         if (argument == "--") {
             break;
         }
-        if (argument == "-hf" && known.contains("hf-repo")) {
-            argument = "--hf-repo";
+        if (argument == "-hf" && known.contains(kHubOption)) {
+            argument = std::string("--") + kHubOption;
         }
     }
     return arguments;
@@ -246,7 +247,7 @@ inline std::vector<OptionSource> option_sources(cxxopts::Options& options, int a
 }
 
 // Parses the arguments as cxxopts does. An option that is not among them is taken from its variable
-// (variable_of) if that is set and not empty, else from the preset that --preset names, else from
+// (variable_of) if that is set and not empty, else from the preset that is chosen, else from
 // the file of settings; a flag is on with 1, true, yes or on. Throws bad_argument for another value
 // of a flag, and for a wrong line of the file, with its number.
 inline cxxopts::ParseResult parse_arguments(cxxopts::Options& options, int argc, char** argv) {

@@ -3,7 +3,7 @@
 //   device = CUDA0        # for every program that has the option
 //   [flux2-server]
 //   port = 9000           # for that program
-//   [portrait]            # a preset: --preset portrait
+//   [portrait]            # a preset of this name
 //   width = 768
 #pragma once
 

@@ -16,33 +16,56 @@ namespace {
 
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 
-// "model-00002-of-00004.safetensors"
+// "model-00002-of-00004.safetensors", or .gguf as llama.cpp splits files
 struct ShardName {
     std::string stem;  // "model"
     int n_shards;
+    std::string suffix;  // ".safetensors"
 
     std::string file_name(int i) const {
         const auto padded = [](int n) {
             const std::string digits = std::to_string(n);
             return std::string(5 - std::min<size_t>(5, digits.size()), '0') + digits;
         };
-        return stem + "-" + padded(i) + "-of-" + padded(n_shards) + ".safetensors";
+        return stem + "-" + padded(i) + "-of-" + padded(n_shards) + suffix;
     }
 };
 
 std::optional<ShardName> parse_shard_name(const std::string& name) {
-    constexpr std::string_view kPattern = "-00000-of-00000.safetensors";
-    if (name.size() <= kPattern.size()) {
+    constexpr std::string_view kPattern = "-00000-of-00000";
+    const std::string suffix = name.ends_with(".gguf") ? ".gguf" : ".safetensors";
+    if (!name.ends_with(suffix) || name.size() <= kPattern.size() + suffix.size()) {
         return std::nullopt;
     }
-    const std::string tail = name.substr(name.size() - kPattern.size());
+    const size_t begin = name.size() - suffix.size() - kPattern.size();
     for (size_t i = 0; i < kPattern.size(); ++i) {
-        const bool digit = tail[i] >= '0' && tail[i] <= '9';
-        if (kPattern[i] == '0' ? !digit : tail[i] != kPattern[i]) {
+        const bool digit = name[begin + i] >= '0' && name[begin + i] <= '9';
+        if (kPattern[i] == '0' ? !digit : name[begin + i] != kPattern[i]) {
             return std::nullopt;
         }
     }
-    return ShardName{name.substr(0, name.size() - kPattern.size()), std::stoi(tail.substr(10, 5))};
+    return ShardName{name.substr(0, begin), std::stoi(name.substr(begin + 10, 5)), suffix};
+}
+
+// What a part of a split GGUF says about the split must agree with its name. llama.cpp counts parts
+// from 0.
+void check_split(const std::string& file, const Metadata& metadata, int part, int n_parts) {
+    const int64_t no = metadata.get_int("split.no").value_or(part - 1);
+    const int64_t count = metadata.get_int("split.count").value_or(n_parts);
+    check(no == part - 1 && count == n_parts, ErrorKind::bad_file, file, ": says that it is part ",
+          no + 1, " of ", count, ", its name says ", part, " of ", n_parts,
+          "; give it its own name again");
+}
+
+// The pairs of a split file's first part that are about the whole file.
+Metadata without_split(const std::string& file, const Metadata& metadata) {
+    Metadata whole(file);
+    for (const auto& [key, value] : metadata.entries()) {
+        if (!key.starts_with("split.")) {
+            whole.set(key, value);
+        }
+    }
+    return whole;
 }
 
 std::string file_name(const fs::path& path) {
@@ -132,15 +155,26 @@ TensorSource TensorSource::open_shards(const fs::path& shard) {
     check(name.n_shards >= 1, ErrorKind::bad_file, shard.string(),
           " claims to be one of no shards; rename it");
     TensorSource source(shard, FileFormat::safetensors);
+    int64_t n_tensors = -1;  // that a split GGUF should have
     for (int i = 1; i <= name.n_shards; ++i) {
         const fs::path path = shard.parent_path() / name.file_name(i);
         check(file_exists(path), ErrorKind::bad_file, path.string(), ": missing shard ", i, " of ",
               name.n_shards, "; download it into the same folder");
         TensorDirectory directory = source.map_file(path);
+        if (source.format_ == FileFormat::gguf) {
+            check_split(path.string(), directory.metadata, i, name.n_shards);
+            if (i == 1) {
+                n_tensors = directory.metadata.get_int("split.tensors.count").value_or(-1);
+                source.directory_.metadata = without_split(path.string(), directory.metadata);
+            }
+        }
         std::move(directory.tensors.begin(), directory.tensors.end(),
                   std::back_inserter(source.directory_.tensors));
     }
     source.build_index();
+    check(n_tensors < 0 || source.tensors().size() == static_cast<size_t>(n_tensors),
+          ErrorKind::bad_file, shard.string(), ": its ", name.n_shards, " parts hold ",
+          source.tensors().size(), " tensors, ", n_tensors, " are expected; download them again");
     return source;
 }
 

@@ -1,3 +1,4 @@
+#include "formats/gguf_writer.hpp"
 #include "formats/tensor_source.hpp"
 #include "support/support.hpp"
 
@@ -254,4 +255,62 @@ TEST_CASE("a broken shard is named") {
     write_file(folder / "model-00001-of-00002.safetensors", file_with({"a"}));
     write_file(folder / "model-00002-of-00002.safetensors", "not a safetensors file");
     CHECK(refused(folder.path()).mentions("model-00002-of-00002.safetensors"));
+}
+
+namespace {
+
+// A part of a GGUF as llama.cpp's gguf-split writes it.
+void write_part(const fs::path& path, uint16_t no, uint16_t count, int32_t n_tensors,
+                const std::vector<std::string>& names) {
+    Metadata metadata;
+    if (no == 0) {
+        metadata.set("general.architecture", std::string("test"));
+    }
+    metadata.set("split.no", no);
+    metadata.set("split.count", count);
+    metadata.set("split.tensors.count", n_tensors);
+    std::vector<GgufTensor> tensors;
+    for (const std::string& name : names) {
+        tensors.push_back({name, TensorType::f32, Shape{2}});
+    }
+    GgufWriter writer(path, metadata, tensors);
+    for (size_t i = 0; i < names.size(); ++i) {
+        const std::vector<float> values = {static_cast<float>(names[i][0]), 1.0f};
+        writer.write(i, 0, std::as_bytes(std::span(values)));
+    }
+    writer.finish(metadata);
+}
+
+}  // namespace
+
+TEST_CASE("a GGUF in llama.cpp's parts is joined, whichever part is named") {
+    const TemporaryFolder folder;
+    write_part(folder / "model-00001-of-00003.gguf", 0, 3, 2, {"a"});
+    write_part(folder / "model-00002-of-00003.gguf", 1, 3, 2, {});
+    write_part(folder / "model-00003-of-00003.gguf", 2, 3, 2, {"b"});
+    for (const char* name : {"model-00001-of-00003.gguf", "model-00003-of-00003.gguf", ""}) {
+        CAPTURE(std::string(name));
+        const TensorSource source = TensorSource::open(folder / name);
+        check_pair(source);
+        CHECK(source.format() == FileFormat::gguf);
+        CHECK(source.files().size() == 3);
+        // The first part's metadata, without what is about the parts.
+        CHECK(source.metadata().get_string("general.architecture") == "test");
+        CHECK_FALSE(source.metadata().contains("split.count"));
+        CHECK(read_tensor(source, "b").data[0] == static_cast<float>('b'));
+    }
+    CHECK(checkpoints_in(folder.path()) ==
+          std::vector<fs::path>{folder / "model-00001-of-00003.gguf"});
+}
+
+TEST_CASE("parts of a GGUF that are missing, renamed or of another file are refused") {
+    const TemporaryFolder folder;
+    write_part(folder / "model-00001-of-00002.gguf", 0, 2, 2, {"a"});
+    CHECK(refused(folder / "model-00001-of-00002.gguf").mentions("missing shard 2 of 2"));
+    write_part(folder / "model-00002-of-00002.gguf", 0, 2, 2, {"b"});
+    CHECK(refused(folder / "model-00001-of-00002.gguf")
+              .mentions("says that it is part 1 of 2, its name says 2 of 2"));
+    write_part(folder / "model-00002-of-00002.gguf", 1, 2, 2, {"b", "c"});
+    CHECK(refused(folder / "model-00001-of-00002.gguf")
+              .mentions("its 2 parts hold 3 tensors, 2 are expected"));
 }

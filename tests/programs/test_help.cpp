@@ -21,7 +21,8 @@ std::string trimmed(const std::string& text) {
 // The help of every command, by how it was asked for.
 std::map<std::string, std::string> all_helps() {
     std::map<std::string, std::string> helps;
-    for (const char* command : {"", "redo", "plan", "bench", "selftest", "info", "library"}) {
+    for (const char* command : {"", "redo", "plan", "bench", "selftest", "info", "library",
+                                "models", "pull", "rm", "config"}) {
         test::Arguments arguments = {command, "--help"};
         std::erase(arguments, "");
         helps[std::string("flux2 ") + command] = test::flux2_program(arguments).out;

@@ -44,23 +44,24 @@ void print_places() {
 }  // namespace
 
 int config(int argc, char** argv) {
-    cxxopts::Options options("flux2",
-                             "Prints the options that are set, and where: on the command line, by "
-                             "a variable, by a preset or in the file of settings.\n");
+    cxxopts::Options options(
+        "flux2",
+        "Prints the options that are set, and where: on the command line, by a\n"
+        "variable, by a preset or in the file of settings.\n");
     options.custom_help("config [options]");
     add_model_options(options);
     add_generate_options(options);
     add_settings_options(options);
     const auto args = parse_arguments(options, argc, argv);
     if (args.count("help") > 0) {
-        std::cout << options.help({""});
+        std::cout << help_of(options);
         return 0;
     }
     check_no_leftovers(args);
     print_places();
     for (const OptionSource& source : option_sources(options, argc, argv)) {
-        std::cout << source.option << " = " << all_values(source.values) << "    from " << source.place
-                  << "\n";
+        std::cout << source.option << " = " << all_values(source.values) << "    from "
+                  << source.place << "\n";
     }
     return 0;
 }

@@ -155,10 +155,10 @@ int models(int argc, char** argv) {
 }
 
 int remove_models(int argc, char** argv) {
-    cxxopts::Options options("flux2 rm",
-                             "Deletes fetched models from the cache of the Hub, except files that "
-                             "other models here need.\nOther programs that share the cache lose "
-                             "them too.\n");
+    cxxopts::Options options(
+        "flux2 rm",
+        "Deletes fetched models from the cache of the Hub, except files that\n"
+        "other models here need. Programs that share the cache lose them too.\n");
     options.add_options()  //
         ("names", "models as flux2 models lists them, such as klein-4b:Q4_K_M",
          cxxopts::value<std::vector<std::string>>())  //

@@ -35,8 +35,8 @@ struct PullOptions {
 
 cxxopts::Options describe() {
     cxxopts::Options options("flux2 pull",
-                             "Fetches models from the Hugging Face Hub into the cache that other "
-                             "programs share.\nA download that was interrupted is continued.\n");
+                             "Fetches models from the Hugging Face Hub into the cache that other\n"
+                             "programs share. A download that was interrupted is continued.\n");
     options.add_options()  //
         ("names", "models as flux2 models lists them, such as klein-4b or klein-9b:Q8_0",
          cxxopts::value<std::vector<std::string>>())  //

@@ -1,0 +1,73 @@
+// How fast a download is beside curl's, and what it takes in memory. Not run by default:
+// TMPDIR=/dev/shm flux2-downloads-tests --no-skip --test-case='*curl*'
+#include "support/program.hpp"
+#include "support/support.hpp"
+#include "support/test_hub.hpp"
+
+#include <doctest/doctest.h>
+
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <string>
+
+extern char** environ;
+
+namespace flux2 {
+namespace {
+
+struct Timed {
+    double seconds = 0;
+    double peak_mb = 0;
+};
+
+Timed run(const std::string& command_line) {
+    std::string shell = "sh";
+    std::string flag = "-c";
+    std::string line = "exec " + command_line + " > /dev/null 2>&1";
+    char* argv[] = {shell.data(), flag.data(), line.data(), nullptr};
+    const auto start = std::chrono::steady_clock::now();
+    pid_t process = 0;
+    REQUIRE(posix_spawn(&process, "/bin/sh", nullptr, nullptr, argv, environ) == 0);
+    int status = 0;
+    rusage usage{};
+    wait4(process, &status, 0, &usage);
+    REQUIRE(WIFEXITED(status));
+    REQUIRE(WEXITSTATUS(status) == 0);
+    return {std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+            static_cast<double>(usage.ru_maxrss) / 1000};
+}
+
+}  // namespace
+
+TEST_CASE("a download is at least 80 % as fast as curl's, in little memory" * doctest::skip()) {
+    constexpr size_t kBytes = size_t{1} << 30;
+    const test::TemporaryFolder folder;
+    test::TestHub hub;
+    hub.add("maker/large", "large.bin", test::random_bytes(kBytes));
+    const std::string file = (folder / "by_curl").string();
+    const std::string cache = (folder / "cache").string();
+    const std::string address = hub.endpoint() + "/maker/large/resolve/main/large.bin";
+    double curl = 1e9;
+    double ours = 1e9;
+    double peak_mb = 0;
+    for (int i = 0; i < 5; ++i) {  // in turns, best of five
+        curl = std::min(curl, run("curl -sfL -o " + file + " " + address).seconds);
+        const Timed pull = run("env HF_HUB_CACHE=" + cache + " HF_ENDPOINT=" + hub.endpoint() +
+                               " " + test::flux2_path() + " pull -hf maker/large:large.bin");
+        ours = std::min(ours, pull.seconds);
+        peak_mb = std::max(peak_mb, pull.peak_mb);
+        std::filesystem::remove_all(cache);
+    }
+    const double n = static_cast<double>(kBytes) / 1e6;
+    std::cout << "curl " << n / curl << " MB/s, flux2 pull " << n / ours << " MB/s, "
+              << 100 * curl / ours << " %, peak " << peak_mb << " MB\n";
+    CHECK(curl / ours >= 0.8);
+    CHECK(peak_mb < 200);
+}
+
+}  // namespace flux2
