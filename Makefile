@@ -45,6 +45,7 @@ asan: setup
 	printf '%s\n' '$(ASAN_TESTS) --source-file=*/convert/*,*/models/*' '$(ASAN_TESTS) --source-file=*/pipeline/*' \
 		'$(ASAN_TESTS) --source-file-exclude=*/convert/*,*/models/*,*/pipeline/*,$(NOT_ALONE)' \
 		'env OMP_WAIT_POLICY=passive build-asan/bin/flux2-server-tests' \
+		'env ASAN_OPTIONS=detect_leaks=0 build-asan/bin/flux2-downloads-tests' \
 		'ctest --test-dir build-asan --output-on-failure -R ^c_header$$' \
 		| xargs -P 2 -I{} sh -fc '{}'
 
