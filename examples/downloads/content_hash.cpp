@@ -34,13 +34,21 @@ GrowingHash::~GrowingHash() {
     thread_.join();
 }
 
-void GrowingHash::advance(uint64_t size) {
-    constexpr uint64_t kStep = 4 << 20;  // fewer would wake the other thread too often
+void GrowingHash::advance(uint64_t size, std::shared_ptr<const std::vector<std::byte>> bytes) {
+    constexpr uint64_t kMostWaiting = 32 << 20;
     const std::lock_guard lock(mutex_);
-    if (size >= size_ + kStep) {
-        size_ = size;
-        changed_.notify_all();
+    if (waiting_bytes_ + bytes->size() <= kMostWaiting) {
+        waiting_bytes_ += bytes->size();
+        waiting_.emplace(size - bytes->size(), std::move(bytes));
     }
+    size_ = size;
+    changed_.notify_all();
+}
+
+void GrowingHash::start_with(uint64_t size) {
+    const std::lock_guard lock(mutex_);
+    size_ = size;
+    changed_.notify_all();
 }
 
 std::string GrowingHash::finish(uint64_t size, const std::atomic<bool>* cancel) {
@@ -55,10 +63,18 @@ std::string GrowingHash::finish(uint64_t size, const std::atomic<bool>* cancel) 
     return result_;
 }
 
-GrowingHash::Extent GrowingHash::wait_beyond(uint64_t done) {
+GrowingHash::Next GrowingHash::wait_beyond(uint64_t done) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return is_over_ || is_whole_ || size_ > done; });
-    return {is_over_ ? done : size_, is_over_ || is_whole_};
+    if (is_over_ || size_ == done) {
+        return {nullptr, done, true};
+    }
+    if (waiting_.empty() || waiting_.begin()->first > done) {
+        return {nullptr, waiting_.empty() ? size_ : waiting_.begin()->first, false};
+    }
+    auto bytes = std::move(waiting_.extract(waiting_.begin()).mapped());
+    waiting_bytes_ -= bytes->size();
+    return {std::move(bytes), 0, false};
 }
 
 void GrowingHash::run() {
@@ -88,20 +104,21 @@ std::string GrowingHash::hash_all() {
     std::vector<char> buffer(1 << 20);
     std::ifstream in;
     uint64_t done = 0;
-    for (;;) {
-        const Extent extent = wait_beyond(done);
-        if (!in.is_open() && extent.size > 0) {
-            in.open(file_, std::ios::binary);
+    for (Next next = wait_beyond(done); good && !next.is_last; next = wait_beyond(done)) {
+        if (next.bytes) {
+            good = EVP_DigestUpdate(context.get(), next.bytes->data(), next.bytes->size()) == 1;
+            done += next.bytes->size();
         }
-        while (good && done < extent.size && !is_over_) {
-            const uint64_t n = std::min<uint64_t>(buffer.size(), extent.size - done);
+        while (good && done < next.until && !is_over_) {
+            if (!in.is_open()) {
+                in.open(file_, std::ios::binary);
+            }
+            const uint64_t n = std::min<uint64_t>(buffer.size(), next.until - done);
+            in.seekg(static_cast<std::streamoff>(done));
             in.read(buffer.data(), static_cast<std::streamsize>(n));
             check(in.good(), ErrorKind::bad_file, file_.string(), ": cannot be read");
             good = EVP_DigestUpdate(context.get(), buffer.data(), n) == 1;
             done += n;
-        }
-        if (extent.is_whole || !good) {
-            break;
         }
     }
     std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};

@@ -3,11 +3,15 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace flux2::hub {
 
@@ -26,8 +30,11 @@ class GrowingHash {
     GrowingHash(const GrowingHash&) = delete;
     GrowingHash& operator=(const GrowingHash&) = delete;
 
-    // From now on the file has so many bytes.
-    void advance(uint64_t size);
+    // These bytes were written at the file's end, which is now at `size`. They are hashed from
+    // memory if few others wait for that, else read from the file again.
+    void advance(uint64_t size, std::shared_ptr<const std::vector<std::byte>> bytes);
+    // The file was here before with so many bytes.
+    void start_with(uint64_t size);
     // The hash of the whole file, which has `size` bytes; in lower-case hexadecimal. Throws
     // bad_file when it cannot be read, cancelled when the flag is raised.
     std::string finish(uint64_t size, const std::atomic<bool>* cancel);
@@ -35,12 +42,13 @@ class GrowingHash {
   private:
     void run();
     std::string hash_all();
-    // Waits for more bytes than these; returns how many there are, and whether they are all.
-    struct Extent {
-        uint64_t size;
-        bool is_whole;
+    // What follows the first `done` bytes: as memory, else up to where it has to be read.
+    struct Next {
+        std::shared_ptr<const std::vector<std::byte>> bytes;
+        uint64_t until = 0;
+        bool is_last = false;  // nothing follows
     };
-    Extent wait_beyond(uint64_t done);
+    Next wait_beyond(uint64_t done);
 
     std::filesystem::path file_;
     HashKind kind_;
@@ -48,6 +56,8 @@ class GrowingHash {
     std::mutex mutex_;
     std::condition_variable changed_;
     uint64_t size_ = 0;
+    std::map<uint64_t, std::shared_ptr<const std::vector<std::byte>>> waiting_;  // by their begin
+    uint64_t waiting_bytes_ = 0;
     bool is_whole_ = false;
     std::atomic<bool> is_over_ = false;
     bool has_result_ = false;

@@ -106,7 +106,7 @@ class Download {
         // Without the size the hash of a git object cannot be begun.
         if (kind == HashKind::sha256 || (kind == HashKind::git_blob && remote_.size)) {
             hash_ = std::make_unique<GrowingHash>(file_.path(), kind, remote_.size.value_or(0));
-            hash_->advance(file_.size());
+            hash_->start_with(file_.size());
         }
     }
 
@@ -122,10 +122,10 @@ class Download {
 
     void tell() const { progress_({remote_.name.path, begun_, file_.size(), remote_.size}); }
 
-    void append(std::span<const std::byte> bytes) {
+    void append(Bytes bytes) {
         file_.append(bytes);
         if (hash_) {
-            hash_->advance(file_.size());
+            hash_->advance(file_.size(), std::make_shared<const Bytes>(std::move(bytes)));
         }
         tell();
     }
@@ -183,13 +183,29 @@ class Download {
         }
         const Range range = {file_.size(), std::nullopt};
         HttpConnection connection(remote_.address, settings().http);
-        return fetch(connection, range, [&](std::span<const std::byte> bytes) {
-            const bool fits = !remote_.size || file_.size() + bytes.size() <= *remote_.size;
+        // Written in pieces of this size: fewer calls of the system, and little is lost in a crash.
+        constexpr size_t kPiece = 1 << 20;
+        Bytes piece;
+        piece.reserve(kPiece);
+        const auto write = [&] {
+            if (!piece.empty()) {
+                append(std::exchange(piece, {}));
+                piece.reserve(kPiece);
+            }
+        };
+        const Outcome outcome = fetch(connection, range, [&](std::span<const std::byte> bytes) {
+            const uint64_t size = file_.size() + piece.size() + bytes.size();
+            const bool fits = !remote_.size || size <= *remote_.size;
+            if (fits && piece.size() + bytes.size() > kPiece) {
+                write();
+            }
             if (fits) {
-                append(bytes);
+                piece.insert(piece.end(), bytes.begin(), bytes.end());
             }
             return fits;
         });
+        write();
+        return outcome;
     }
 
     // One request. `take` gets the bytes of the range in order and returns false to end it.
@@ -252,9 +268,9 @@ class ChunkQueue {
         return {begin, std::min(begin + chunk_bytes_, end_)};
     }
 
-    // The next chunk and a buffer for it, as soon as there is room; nothing when none is left or
-    // another thread has failed.
-    std::optional<size_t> take(Bytes& buffer) {
+    // The next chunk, as soon as there is room; nothing when none is left or another thread has
+    // failed.
+    std::optional<size_t> take() {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] {
             return has_failed_ || next_ >= n_chunks() || next_ < n_written_ + max_ahead_;
@@ -262,11 +278,6 @@ class ChunkQueue {
         if (has_failed_ || next_ >= n_chunks()) {
             return std::nullopt;
         }
-        if (!spare_.empty()) {
-            buffer = std::move(spare_.back());
-            spare_.pop_back();
-        }
-        buffer.clear();
         return next_++;
     }
 
@@ -283,14 +294,13 @@ class ChunkQueue {
             Bytes next = std::move(ready_.extract(n_written_).mapped());
             lock.unlock();
             try {
-                write(next);
+                write(std::move(next));
             } catch (...) {
                 give_up();
                 throw;
             }
             lock.lock();
             ++n_written_;
-            spare_.push_back(std::move(next));
             changed_.notify_all();
         }
         is_writing_ = false;
@@ -310,7 +320,6 @@ class ChunkQueue {
     size_t next_ = 0;       // to be handed out
     size_t n_written_ = 0;  // are in the file
     std::map<size_t, Bytes> ready_;
-    std::vector<Bytes> spare_;
     bool is_writing_ = false;
     bool has_failed_ = false;
 };
@@ -351,8 +360,8 @@ Outcome Download::fetch_chunks() {
     const auto work = [&](size_t, size_t) {
         try {
             HttpConnection connection(remote_.address, settings().http);
-            Bytes bytes;
-            while (const auto chunk = queue.take(bytes)) {
+            while (const auto chunk = queue.take()) {
+                Bytes bytes;
                 const Outcome outcome = fetch_chunk(connection, *chunk, bytes);
                 if (outcome.end != End::complete) {
                     const std::lock_guard lock(mutex);
@@ -361,8 +370,8 @@ Outcome Download::fetch_chunks() {
                     queue.give_up();
                     return;
                 }
-                queue.deliver(*chunk, std::move(bytes), [&](const Bytes& next) { append(next); });
-                bytes = {};
+                queue.deliver(*chunk, std::move(bytes),
+                              [&](Bytes next) { append(std::move(next)); });
             }
         } catch (...) {
             queue.give_up();
