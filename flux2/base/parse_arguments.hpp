@@ -208,7 +208,11 @@ inline void add_settings(const cxxopts::Options& options, const KnownOptions& kn
             }
         }
     };
-    const auto plain = values_in(file, {"", program}, known);
+    // Lines before the first section are about pictures: the converter's options of these names
+    // mean something else.
+    const bool converts = program == "flux2-convert";
+    const auto plain =
+        converts ? values_in(file, {program}, known) : values_in(file, {"", program}, known);
     if (!has(kPresetOption) && plain.contains(kPresetOption)) {
         sources.push_back(plain.at(kPresetOption));
     }

@@ -1,6 +1,6 @@
 // The user's file of settings, flux2.ini: values of options for a program or under the name of a
 // preset.
-//   device = CUDA0        # for every program that has the option
+//   device = CUDA0        # for flux2 and flux2-server
 //   [flux2-server]
 //   port = 9000           # for that program
 //   [portrait]            # a preset of this name

@@ -190,6 +190,18 @@ TEST_CASE("flux2 config prints what holds and from where") {
     }
 }
 
+TEST_CASE("the converter reads its own section only") {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "flux2.ini", "type = Q8_0\n[flux2-convert]\nverify = yes\n");
+    const Variable config("FLUX2_CONFIG", (folder / "flux2.ini").string());
+    cxxopts::Options options("flux2-convert");
+    options.add_options()("type", "", cxxopts::value<std::string>())("verify", "");
+    Arguments arguments({});
+    const auto args = parse_arguments(options, arguments.argc(), arguments.argv());
+    CHECK(args.count("type") == 0);
+    CHECK(args.count("verify") == 1);
+}
+
 TEST_CASE("-hf is one option, also among others of one letter") {
     CHECK(source_of("hf-repo", {"-hf", "a/b:Q4_0", "-s", "7"}).values ==
           std::vector<std::string>{"a/b:Q4_0"});
