@@ -2,14 +2,12 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
-#include "base/log.hpp"
 #include "common/cancel.hpp"
 #include "common/hub_reference.hpp"
 #include "common/user_folders.hpp"
 #include "downloads/fetch_file.hpp"
 #include "downloads/hub_settings.hpp"
 
-#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <set>
@@ -83,20 +81,6 @@ ModelStore::ModelStore(const StoreOptions& options)
 
 fs::path ModelStore::find(const TableFile& file) const {
     return cache_.find(name_of(file));
-}
-
-bool ModelStore::has(const NamedModel& model) const {
-    const std::vector<TableFile> files = model.files();
-    return std::all_of(files.begin(), files.end(),
-                       [&](const TableFile& file) { return !find(file).empty(); });
-}
-
-uint64_t ModelStore::missing_bytes(const NamedModel& model) const {
-    uint64_t bytes = 0;
-    for (const TableFile& file : model.files()) {
-        bytes += find(file).empty() ? file.bytes.value_or(0) : 0;
-    }
-    return bytes;
 }
 
 void ModelStore::show_licence(const std::string& what, const TablePart& part) const {

@@ -35,11 +35,6 @@ class ModelStore {
 
     // A file of the table on this machine; empty when it is not here.
     std::filesystem::path find(const TableFile& file) const;
-    // Whether all files of the model are here.
-    bool has(const NamedModel& model) const;
-    // What is left to download, where the table knows the sizes.
-    uint64_t missing_bytes(const NamedModel& model) const;
-
     // The files of a model, downloaded where they are not here. Files that `given` names are left
     // out, and so are those that variables of the authors' program name. The licence is shown
     // before the first download. Throws as hub::fetch_file.

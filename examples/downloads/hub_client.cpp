@@ -1,7 +1,6 @@
 #include "downloads/hub_client.hpp"
 
 #include "base/check.hpp"
-#include "base/parse_number.hpp"
 #include "formats/json_file.hpp"
 
 #include <nlohmann/json.hpp>

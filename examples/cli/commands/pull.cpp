@@ -7,15 +7,12 @@
 #include "base/system.hpp"
 #include "common/cancel.hpp"
 #include "common/closest_names.hpp"
-#include "common/hub_reference.hpp"
 #include "common/model_store.hpp"
 #include "common/option_values.hpp"
 
 #include <cxxopts.hpp>
 
 #include <iostream>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
