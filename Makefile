@@ -42,7 +42,8 @@ asan: setup
 	cmake --preset asan $(CMAKE_ARGS)
 	cmake --build build-asan -j $(JOBS)
 	ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build-asan --output-on-failure -j $(JOBS) -L programs
-	printf '%s\n' '$(ASAN_TESTS) --source-file=*/convert/*,*/models/*' '$(ASAN_TESTS) --source-file=*/pipeline/*' \
+	printf '%s\n' '$(ASAN_TESTS) --source-file=*/convert/*,*/models/*' \
+		'env OMP_WAIT_POLICY=passive build-asan/bin/flux2-picture-tests --source-file=*/pipeline/*' \
 		'$(ASAN_TESTS) --source-file-exclude=*/convert/*,*/models/*,*/pipeline/*,$(NOT_ALONE)' \
 		'env OMP_WAIT_POLICY=passive build-asan/bin/flux2-server-tests' \
 		'env ASAN_OPTIONS=detect_leaks=0 build-asan/bin/flux2-downloads-tests' \

@@ -1,5 +1,6 @@
-# cpp-httplib for flux2-server and downloads, in this order: FLUX2_HTTPLIB_DIR, beside ggml's source (the pinned npm package brings both), else
-# fetched by git at a pinned tag. Exposes target flux2::httplib. It must be 0.50 or newer: older ones do not notice a closed client.
+# cpp-httplib for flux2-server and downloads, in this order: FLUX2_HTTPLIB_DIR, beside ggml's source (the pinned npm package brings both),
+# else fetched by git at a pinned tag. Its compiled library comes from the build whose ggml is linked, if that has one. Exposes target
+# flux2::httplib. It must be 0.50 or newer: older ones do not notice a closed client.
 set(FLUX2_HTTPLIB_DIR "" CACHE PATH "A folder with httplib.h, and httplib.cpp where it is split")
 
 set(httplib_folder ${FLUX2_HTTPLIB_DIR})
@@ -24,16 +25,17 @@ if(NOT EXISTS ${httplib_folder}/httplib.h)
         "-DFLUX2_BUILD_SERVER=OFF -DFLUX2_BUILD_DOWNLOADS=OFF to build without the server and downloads.")
 endif()
 
-if(EXISTS ${httplib_folder}/httplib.cpp)
+if(FLUX2_GGML_BUILD AND EXISTS ${FLUX2_GGML_BUILD}/libflux2_httplib.a)
+    add_library(flux2_httplib INTERFACE)
+    set(httplib_scope INTERFACE)
+    target_link_libraries(flux2_httplib INTERFACE ${FLUX2_GGML_BUILD}/libflux2_httplib.a)
+elseif(EXISTS ${httplib_folder}/httplib.cpp)
     add_library(flux2_httplib STATIC ${httplib_folder}/httplib.cpp)
     set(httplib_scope PUBLIC)
     target_compile_options(flux2_httplib PRIVATE $<IF:$<CXX_COMPILER_ID:MSVC>,/w,-w>)
     if(NOT MSVC)
         # Nothing in it takes time when it runs, but compiling it does.
-        target_compile_options(flux2_httplib PRIVATE -O1)
-        if(FLUX2_SANITIZE)
-            target_compile_options(flux2_httplib PRIVATE -fno-sanitize=all)
-        endif()
+        target_compile_options(flux2_httplib PRIVATE -O1 $<$<BOOL:${FLUX2_SANITIZE}>:-fno-sanitize=all>)
     endif()
 else()
     add_library(flux2_httplib INTERFACE)
