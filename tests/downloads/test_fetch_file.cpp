@@ -1,8 +1,8 @@
 // Files of a Hub that answers rightly and wrongly: each ends in the right file or the right
 // sentence.
 #include "downloads/fetch_file.hpp"
+#include "support/hub_imitation.hpp"
 #include "support/support.hpp"
-#include "support/test_hub.hpp"
 
 #include <doctest/doctest.h>
 

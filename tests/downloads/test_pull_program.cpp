@@ -1,8 +1,8 @@
 // flux2 as users run it, with a Hub of the tests: models by name, -hf, pull, models, rm, and
 // programs that are killed or run at the same time.
+#include "support/hub_imitation.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
-#include "support/test_hub.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,8 +1,8 @@
 // Encrypted connections and proxies.
 #include "downloads/fetch_file.hpp"
 #include "support/certificates.hpp"
+#include "support/hub_imitation.hpp"
 #include "support/support.hpp"
-#include "support/test_hub.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,8 +1,8 @@
 // How fast a download is beside curl's, and what it takes in memory. Not run by default:
 // TMPDIR=/dev/shm flux2-downloads-tests --no-skip --test-case='*curl*'
+#include "support/hub_imitation.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
-#include "support/test_hub.hpp"
 
 #include <doctest/doctest.h>
 

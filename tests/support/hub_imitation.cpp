@@ -1,4 +1,4 @@
-#include "support/test_hub.hpp"
+#include "support/hub_imitation.hpp"
 
 #include <openssl/evp.h>
 #include <nlohmann/json.hpp>
