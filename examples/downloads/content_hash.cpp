@@ -36,7 +36,12 @@ GrowingHash::~GrowingHash() {
 
 void GrowingHash::advance(uint64_t size, std::shared_ptr<const std::vector<std::byte>> bytes) {
     constexpr uint64_t kMostWaiting = 32 << 20;
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    // To wait takes less time than to read them from the file later.
+    changed_.wait(lock, [&] {
+        return !is_near_end_ || has_result_ || waiting_.empty() ||
+               waiting_bytes_ + bytes->size() <= kMostWaiting;
+    });
     if (waiting_bytes_ + bytes->size() <= kMostWaiting) {
         waiting_bytes_ += bytes->size();
         waiting_.emplace(size - bytes->size(), std::move(bytes));
@@ -69,11 +74,13 @@ GrowingHash::Next GrowingHash::wait_beyond(uint64_t done) {
     if (is_over_ || size_ == done) {
         return {nullptr, done, true};
     }
-    if (waiting_.empty() || waiting_.begin()->first > done) {
+    is_near_end_ = !waiting_.empty() && waiting_.begin()->first <= done;
+    if (!is_near_end_) {
         return {nullptr, waiting_.empty() ? size_ : waiting_.begin()->first, false};
     }
     auto bytes = std::move(waiting_.extract(waiting_.begin()).mapped());
     waiting_bytes_ -= bytes->size();
+    changed_.notify_all();
     return {std::move(bytes), 0, false};
 }
 

@@ -31,7 +31,8 @@ class GrowingHash {
     GrowingHash& operator=(const GrowingHash&) = delete;
 
     // These bytes were written at the file's end, which is now at `size`. They are hashed from
-    // memory if few others wait for that, else read from the file again.
+    // memory; waits while many others do. While the hash is still busy with what was in the file
+    // before, they are read from the file later instead.
     void advance(uint64_t size, std::shared_ptr<const std::vector<std::byte>> bytes);
     // The file was here before with so many bytes.
     void start_with(uint64_t size);
@@ -58,6 +59,7 @@ class GrowingHash {
     uint64_t size_ = 0;
     std::map<uint64_t, std::shared_ptr<const std::vector<std::byte>>> waiting_;  // by their begin
     uint64_t waiting_bytes_ = 0;
+    bool is_near_end_ = false;  // the hash is at what waits in memory
     bool is_whole_ = false;
     std::atomic<bool> is_over_ = false;
     bool has_result_ = false;

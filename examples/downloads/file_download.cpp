@@ -58,6 +58,39 @@ bool is_web_page(const HttpAnswer& answer, const std::string& path) {
            !name.ends_with(".html") && !name.ends_with(".htm");
 }
 
+// Buffers are used again: the system clears every page of fresh memory first.
+class BufferPool {
+  public:
+    // Empty, with room for n bytes.
+    Bytes take(size_t n) {
+        Bytes bytes;
+        {
+            const std::lock_guard lock(mutex_);
+            if (!free_.empty()) {
+                bytes = std::move(free_.back());
+                free_.pop_back();
+            }
+        }
+        bytes.clear();
+        bytes.reserve(n);
+        return bytes;
+    }
+    // Returned to the pool, which must exist then, with the last copy.
+    std::shared_ptr<const Bytes> share(Bytes bytes) {
+        return {new Bytes(std::move(bytes)), [this](Bytes* last) {
+                    {
+                        const std::lock_guard lock(mutex_);
+                        free_.push_back(std::move(*last));
+                    }
+                    delete last;
+                }};
+    }
+
+  private:
+    std::mutex mutex_;
+    std::vector<Bytes> free_;
+};
+
 class Download {
   public:
     Download(HubClient& client, RemoteFile file, const fs::path& partial,
@@ -124,8 +157,9 @@ class Download {
 
     void append(Bytes bytes) {
         file_.append(bytes);
+        const auto shared = buffers_.share(std::move(bytes));
         if (hash_) {
-            hash_->advance(file_.size(), std::make_shared<const Bytes>(std::move(bytes)));
+            hash_->advance(file_.size(), shared);
         }
         tell();
     }
@@ -185,12 +219,11 @@ class Download {
         HttpConnection connection(remote_.address, settings().http);
         // Written in pieces of this size: fewer calls of the system, and little is lost in a crash.
         constexpr size_t kPiece = 1 << 20;
-        Bytes piece;
-        piece.reserve(kPiece);
+        Bytes piece = buffers_.take(kPiece);
         const auto write = [&] {
             if (!piece.empty()) {
-                append(std::exchange(piece, {}));
-                piece.reserve(kPiece);
+                append(std::move(piece));
+                piece = buffers_.take(kPiece);
             }
         };
         const Outcome outcome = fetch(connection, range, [&](std::span<const std::byte> bytes) {
@@ -248,6 +281,7 @@ class Download {
     RemoteFile remote_;
     GrowingFile file_;
     const ProgressSink& progress_;
+    BufferPool buffers_;
     std::unique_ptr<GrowingHash> hash_;
     uint64_t begun_ = 0;
     bool has_ranges_ = true;
@@ -335,7 +369,7 @@ Outcome Download::fetch_chunks() {
     const auto fetch_chunk = [&](HttpConnection& connection, size_t chunk, Bytes& bytes) {
         const Range whole = queue.range_of(chunk);
         const size_t size = static_cast<size_t>(*whole.end - whole.begin);
-        bytes.reserve(size);
+        bytes = buffers_.take(size);
         for (int attempt = 0;;) {
             const size_t before = bytes.size();
             const Outcome outcome =

@@ -108,6 +108,10 @@ void TestHub::falsify(const std::string& path, const std::string& bytes) {
     files_.at(path)->bytes = bytes;
 }
 
+void TestHub::forget_hash(const std::string& path) {
+    files_.at(path)->etag = "without-a-hash";
+}
+
 void TestHub::rename(const std::string& from, const std::string& to) {
     renamed_[from] = to;
 }

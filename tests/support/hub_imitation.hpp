@@ -45,6 +45,8 @@ class TestHub {
                    const std::string& bytes);
     // Replaces the bytes that are sent; hash and size stay.
     void falsify(const std::string& path, const std::string& bytes);
+    // Its etag becomes one that is no hash.
+    void forget_hash(const std::string& path);
     // Requests for the repository are redirected to another name.
     void rename(const std::string& from, const std::string& to);
 
