@@ -109,6 +109,7 @@ TEST_CASE("unknown words and options are refused") {
         {{"bench", "--repeat", "3x"}, 2, "--repeat takes a whole number, not '3x'"},
         {{"bench", "-W", "wide"}, 2, "--width takes a whole number, not 'wide'"},
         {{"bench"}, 2, "nothing to time"},
+        {{"bench", "--kv", "--references", "1", "--stage", "next"}, 2, "need the first"},
         {{"bench", "junk"}, 2, "bench takes no argument 'junk'"},
     });
 }

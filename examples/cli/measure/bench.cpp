@@ -43,6 +43,7 @@ struct BenchOptions {
     bool kv = false;           // their keys and values are kept after the first step
     int64_t n_pictures = 1;    // in one pass of the transformer
     int n_repeats = 3;
+    std::string stage;  // only those whose names contain it
     bool json = false;
     bool profile = false;
     bool types = false;  // instead of networks
@@ -51,6 +52,8 @@ struct BenchOptions {
     WeightOptions weights;
     std::string device;
     int n_threads = 0;  // 0: one per core
+
+    bool wants(const std::string& name) const { return name.find(stage) != std::string::npos; }
 };
 
 HostTensor random_tensor(std::array<int64_t, 4> ne) {
@@ -73,6 +76,9 @@ struct Bench {
 template <typename Model>
 void time_stage(Bench& bench, const std::string& name, const Model& model,
                 const std::function<HostTensor()>& run) {
+    if (!bench.options.wants(name)) {
+        return;
+    }
     StageResult stage;
     stage.name = name;
     HostTensor result;
@@ -171,6 +177,9 @@ double relative_difference(const HostTensor& a, const HostTensor& b) {
 void time_maps(Bench& bench, const std::string& name, Autoencoder& network,
                const std::function<HostTensor()>& run) {
     const MapMemory maps = bench.options.maps;
+    if (!bench.options.wants(name)) {
+        return;
+    }
     network.set_map_memory(maps);
     time_stage(bench, name, network, run);
     if (maps != MapMemory::whole && !bench.options.json) {
@@ -234,6 +243,8 @@ cxxopts::Options known_options() {
         ("t,threads", "CPU threads, 0 for all",
          cxxopts::value<std::string>()->default_value("0"))                                  //
         ("repeat", "runs of each stage", cxxopts::value<std::string>()->default_value("3"))  //
+        ("stage", "only stages with this in their name: encode, decode, first, ...",
+         cxxopts::value<std::string>())  //
         ("bands", "autoencoders: 1 to compute some rows at a time, 2 and 3 to keep fewer maps",
          cxxopts::value<std::string>()->default_value("0"))                                    //
         ("no-repack", "CPU: leave matrices in the mapped file")                                //
@@ -292,6 +303,9 @@ BenchOptions read_options(const cxxopts::ParseResult& args) {
     check(!o.kv || o.n_pictures == 1, ErrorKind::bad_argument,
           "--kv times the steps of one picture; leave out --batch-size");
     o.n_repeats = number("repeat");
+    o.stage = text("stage");
+    check(!o.kv || o.stage.empty(), ErrorKind::bad_argument,
+          "the next steps of --kv need the first; leave out --stage");
     const int bands = number("bands");
     check(bands >= 0 && bands < static_cast<int>(kAllMapMemory.size()), ErrorKind::bad_argument,
           "--bands is ", bands, "; give 0 to ", kAllMapMemory.size() - 1);
@@ -373,6 +387,9 @@ int bench(int argc, char** argv) {
     if (!options.files.taesd.empty()) {
         bench_tiny(bench);
     }
+    check(!bench.stages.empty(), ErrorKind::bad_argument, "no stage has '", options.stage,
+          "' in its name; they are text encoder, transformer, vae decode, vae encode, taesd decode "
+          "and taesd encode, of files that are given");
     if (options.json) {
         print_json(bench);
     }
