@@ -30,6 +30,7 @@
 #include <cmath>
 #include <functional>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -93,7 +94,11 @@ void time_stage(Bench& bench, const std::string& name, const Model& model,
     stage.buffer_bytes = total(model.compute_memory());
     const GraphWork work = work_of(model.graph()->nodes());
     stage.flops = work.flops;
-    if (const auto raw = raw_seconds(bench.backend, work, bench.options.weights.repack)) {
+    constexpr double kLong = 60;  // seconds; the raw multiplies take about half of the stage's
+    const auto raw = stage.seconds < kLong
+                         ? raw_seconds(bench.backend, work, bench.options.weights.repack)
+                         : std::nullopt;
+    if (raw) {
         stage.raw_share = *raw / stage.seconds;
     }
     if (!bench.options.json) {
