@@ -29,10 +29,18 @@ ggml_tensor* per_channel(Graph& g, ggml_tensor* v) {
     return ggml_reshape_4d(g, v, 1, 1, v->ne[0], 1);
 }
 
-ggml_tensor* stock_conv(Graph& g, const Conv& w, ggml_tensor* x, int stride = 1) {
-    const int pad = stride == 1 ? static_cast<int>(w.weight->ne[0] / 2) : 0;
+// Rows and columns of zeros around a map whose pixels lie under the filter's centre.
+int centred_padding(const Conv& w) {
+    return static_cast<int>(w.weight->ne[0] / 2);
+}
+
+ggml_tensor* stock_conv(Graph& g, const Conv& w, ggml_tensor* x, int stride, int pad) {
     ggml_tensor* y = ggml_conv_2d_direct(g, w.weight, x, stride, stride, pad, pad, 1, 1);
     return ggml_add(g, y, per_channel(g, w.bias));
+}
+
+ggml_tensor* stock_conv(Graph& g, const Conv& w, ggml_tensor* x) {
+    return stock_conv(g, w, x, /*stride=*/1, centred_padding(w));
 }
 
 ggml_tensor* stock_group_norm(Graph& g, const GroupNorm& w, ggml_tensor* x,
@@ -168,17 +176,17 @@ FeatureMap conv_down(Graph& g, const Conv& w, const FeatureMap& x, MapPrecision 
     if (is_for_cuda(g)) {
         return cuda_conv(g, w, x, nullptr, precision, {.stride = kStride});
     }
-    return {is_stock(g) ? stock_conv(g, w, ggml_pad(g, x.tensor, 1, 1, 0, 0), kStride)
+    return {is_stock(g) ? stock_conv(g, w, ggml_pad(g, x.tensor, 1, 1, 0, 0), kStride, /*pad=*/0)
                         : cpu::direct_conv(g, w.weight, w.bias, x.tensor, nullptr, kStride)};
 }
 
 // A row and a column of zeros before x move its pixels under the filter's centre; those
-// behind it are not reached then.
+// behind it are not reached then. ggml's convolution adds them itself: its Metal backend does not
+// pad before a tensor.
 FeatureMap conv_down_centred(Graph& g, const Conv& w, const FeatureMap& x, MapPrecision precision) {
     constexpr int kStride = 2;
     if (is_stock(g)) {
-        ggml_tensor* padded = ggml_pad_ext(g, x.tensor, 1, 0, 1, 0, 0, 0, 0, 0);
-        return {stock_conv(g, w, padded, kStride)};
+        return {stock_conv(g, w, x.tensor, kStride, centred_padding(w))};
     }
     ggml_tensor* padded = ggml_pad_ext(g, as_f32(g, x.tensor), 0, 0, 1, 0, 1, 0, 0, 0);
     return conv_down(g, w, {padded}, precision);
