@@ -24,6 +24,8 @@ struct DeviceAbilities {
     Operations operations = Operations::stock;
     // BF16 matrices are multiplied at the speed of other types.
     bool multiplies_bf16 = true;
+    // Tensors on it may be BF16. Where they may not, ggml ends the program when it meets one.
+    bool holds_bf16 = true;
     // Tensors on it may be written from several threads at once.
     bool takes_parallel_writes = false;
     // A computation that fails ends with an Error. Elsewhere ggml may end the program, so a lack of

@@ -70,6 +70,9 @@ Weights::Weights(const Backend& backend, const Checkpoint& checkpoint,
       context_(ggml_init({.mem_size = (tensors.size() + 16) * ggml_tensor_overhead(),
                           .mem_buffer = nullptr,
                           .no_alloc = true})) {
+    check(options.type != TensorType::bf16 || backend.device().abilities().holds_bf16,
+          ErrorKind::unsupported, backend.name(), " cannot compute with BF16; use ", Setting::type,
+          " F16");
     for (const ExpectedTensor& tensor : tensors) {
         shapes_.emplace(tensor.name, tensor.shape);
     }
