@@ -1,0 +1,42 @@
+# Takes pieces of ggml's source into a file of the build folder, where tests compile them. They are never stored here.
+
+# flux2_take(FILE FIRST LAST [END]): adds to `taken` of the caller the text of a source file of ggml from FIRST on to the first
+# END after LAST: the end of a function that LAST begins, unless told otherwise. Where ggml has changed so much that a piece
+# is not found, configuring fails.
+function(flux2_take file first last)
+    set(path ${FLUX2_GGML_SOURCE}/src/${file})
+    set(end "\n}\n")
+    if(ARGC GREATER 3)
+        set(end "${ARGV3}")
+    endif()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+    file(READ ${path} text)
+    string(FIND "${text}" "${first}" begin)
+    if(begin EQUAL -1)
+        message(FATAL_ERROR "${path} has no \"${first}\" any more: see what ggml asks there now, then change tests/audit")
+    endif()
+    string(SUBSTRING "${text}" ${begin} -1 text)
+    string(FIND "${text}" "${last}" at)
+    if(at EQUAL -1)
+        message(FATAL_ERROR "${path} has no \"${last}\" after \"${first}\" any more: see what ggml asks there now, then change tests/audit")
+    endif()
+    string(SUBSTRING "${text}" ${at} -1 rest)
+    string(FIND "${rest}" "${end}" n)
+    string(LENGTH "${end}" n_end)
+    math(EXPR length "${at} + ${n} + ${n_end}")
+    string(SUBSTRING "${text}" 0 ${length} piece)
+    string(APPEND taken "${piece}\n")
+    set(taken "${taken}" PARENT_SCOPE)
+endfunction()
+
+# Writes what was taken, unless the file has it already, and begins anew.
+macro(flux2_write_taken name)
+    set(previous "")
+    if(EXISTS ${CMAKE_CURRENT_BINARY_DIR}/${name})
+        file(READ ${CMAKE_CURRENT_BINARY_DIR}/${name} previous)
+    endif()
+    if(NOT "${previous}" STREQUAL "${taken}")
+        file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${name} "${taken}")
+    endif()
+    set(taken "")
+endmacro()
