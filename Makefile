@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 # Looked up for each command: setup may have installed it. A build folder keeps the generator it has.
 export CMAKE_GENERATOR = $(shell command -v ninja > /dev/null && echo Ninja || echo Unix Makefiles)
 
-.PHONY: all setup test demo cuda cuda-check metal vulkan asan fuzz bench quality release-check format check install clean
+.PHONY: all setup test demo cuda cuda-check metal vulkan hip sycl asan fuzz bench quality release-check format check install clean
 
 all: setup
 	@mkdir -p build
@@ -30,8 +30,10 @@ cuda: setup
 cuda-check:
 	scripts/cuda_check.sh
 
-metal vulkan: setup
-	cmake -B build-$@ -DFLUX2_$(shell echo $@ | tr a-z A-Z)=ON $(CMAKE_ARGS)
+# hip needs ROCm (CMAKE_ARGS=-DGPU_TARGETS=gfx1100 for one kind of GPU), sycl oneAPI and its environment (setvars.sh).
+sycl: COMPILERS = -DCMAKE_C_COMPILER=icx -DCMAKE_CXX_COMPILER=icpx
+metal vulkan hip sycl: setup
+	cmake -B build-$@ -DFLUX2_$(shell echo $@ | tr a-z A-Z)=ON $(COMPILERS) $(CMAKE_ARGS)
 	cmake --build build-$@ -j $(JOBS)
 
 # The tests with the address and undefined-behaviour sanitizers, except whole runs. The search for leaks takes seconds at the end
