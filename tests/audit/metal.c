@@ -16,10 +16,15 @@ struct ggml_metal_device {
 #define ggml_metal_device_supports_op flux2_taken_metal_supports_op
 #include "metal_taken.h"
 
+/* What ggml_metal_op_flash_attn_ext asserts beyond that. */
+static bool has_few_queries(const struct ggml_tensor* node) {
+    return node->op != GGML_OP_FLASH_ATTN_EXT || node->src[0]->ne[1] < 65536;
+}
+
 bool flux2_metal_takes(const struct ggml_tensor* node, bool has_bfloat) {
     struct ggml_metal_device device = {0};
     device.props.has_simdgroup_reduction = true;
     device.props.has_simdgroup_mm = true;
     device.props.has_bfloat = has_bfloat;
-    return flux2_taken_metal_supports_op(&device, node);
+    return flux2_taken_metal_supports_op(&device, node) && has_few_queries(node);
 }

@@ -174,6 +174,8 @@ void EmptyNetworks::visit_transformer(const TransformerFile& file, const Backend
     reserve("references, later steps with a cache", shape);
     shape = {.n_img = n_img, .n_ref = n_ref, .n_txt = kTextTokens, .n_pictures = 2, .n_texts = 2};
     reserve("two pictures with two texts", shape);
+    shape = {.n_img = 256 * 256, .n_ref = 2 * 64 * 64, .n_txt = kTextTokens};
+    reserve("the largest picture, references", shape);
     if (file.adapters) {
         Transformer adapted(backend, file.sizes, file.checkpoint,
                             {.type = type, .adapters = file.adapters});

@@ -3,6 +3,7 @@
 #include "audit/imitated_device.hpp"
 #include "audit/networks.hpp"
 #include "checkpoints/inventory.hpp"
+#include "compute/ops/token_ops.hpp"
 #include "compute/plain/own_node.hpp"
 #include "models/transformer.hpp"
 
@@ -271,6 +272,46 @@ TEST_CASE("networks on such devices compute what they compute on a CPU with ggml
         CHECK(network.predict(input).data == expected.data);
         // All of them, not only a few between those of the CPU.
         CHECK(n_computed_nodes() - before == network.graph()->nodes().size());
+    }
+}
+
+TEST_CASE("more queries than Metal takes at once are computed in parts") {
+    add_imitated_devices();
+    constexpr int64_t kHeadDim = 64;
+    constexpr int64_t kKeys = 16;
+    constexpr int64_t kQueries = 70000;
+    const Backend backend("Metal", 2);
+    const HostTensor keys = varied({kHeadDim, 1, kKeys, 1});
+    const auto attended = [&](const HostTensor& queries) {
+        Graph g(backend, 64);
+        ggml_tensor* q = g.input_f32("q", {kHeadDim, 1, queries.ne[2]});
+        ggml_tensor* k = g.input_f32("k", {kHeadDim, 1, kKeys});
+        ggml_tensor* result = attention(g, {.q = q, .k = k, .v = k});
+        g.finish(result);
+        g.set(q, queries.data);
+        g.set(k, keys.data);
+        const size_t before = n_computed_nodes();
+        g.compute();
+        CHECK(n_computed_nodes() - before == g.nodes().size());
+        return g.read(result);
+    };
+    const HostTensor queries = varied({kHeadDim, 1, kQueries, 1});
+    const HostTensor all = attended(queries);
+    REQUIRE(all.data.size() == queries.data.size());
+    // The same as for a few of them alone.
+    constexpr int64_t kFew = 40;
+    for (const int64_t first :
+         {int64_t{0}, int64_t{32768 - 20}, int64_t{65536 - 20}, kQueries - kFew}) {
+        CAPTURE(first);
+        HostTensor few({kHeadDim, 1, kFew, 1});
+        std::copy_n(queries.data.begin() + first * kHeadDim, few.data.size(), few.data.begin());
+        const HostTensor expected = attended(few);
+        double largest = 0;
+        for (size_t i = 0; i < expected.data.size(); ++i) {
+            const float found = all.data[static_cast<size_t>(first * kHeadDim) + i];
+            largest = std::max(largest, std::abs(static_cast<double>(found - expected.data[i])));
+        }
+        CHECK(largest < 1e-5);  // roundings of sums to F32 in another order
     }
 }
 

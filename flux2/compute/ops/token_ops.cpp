@@ -92,15 +92,34 @@ float attention_scale(const ggml_tensor* q) {
     return 1.0f / std::sqrt(static_cast<float>(q->ne[0]));
 }
 
+// Tokens from `first` on of x [head_dim, n_head, n]; n_tokens of them.
+ggml_tensor* tokens(Graph& g, ggml_tensor* x, int64_t first, int64_t n_tokens) {
+    return ggml_view_3d(g, x, x->ne[0], x->ne[1], n_tokens, x->nb[1], x->nb[2],
+                        static_cast<size_t>(first) * x->nb[2]);
+}
+
+ggml_tensor* flash_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {
+    ggml_tensor* o = ggml_flash_attn_ext(g, heads_last(g, q), heads_last(g, k), heads_last(g, v),
+                                         nullptr, attention_scale(q), 0.0f, 0.0f);
+    ggml_prec_set_acc(o, GGML_PREC_F32);
+    return ggml_reshape_2d(g, o, q->ne[0] * q->ne[1], q->ne[2]);  // [head_dim, n_head, n] ->
+}
+
 ggml_tensor* plain_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {
     if (is_for_cpu(g)) {
         return cpu::has_matrix_tiles() && !g.form().exact ? cpu::attention_16bit(g, q, k, v)
                                                           : cpu::attention(g, q, k, v, nullptr);
     }
-    ggml_tensor* o = ggml_flash_attn_ext(g, heads_last(g, q), heads_last(g, k), heads_last(g, v),
-                                         nullptr, attention_scale(q), 0.0f, 0.0f);
-    ggml_prec_set_acc(o, GGML_PREC_F32);
-    return ggml_reshape_2d(g, o, q->ne[0] * q->ne[1], q->ne[2]);  // [head_dim, n_head, n] ->
+    // The largest pictures have more queries than ggml's Metal backend takes at once: it ends the
+    // program from 65536 on.
+    constexpr int64_t kMaxQueries = 32768;
+    ggml_tensor* result = nullptr;
+    for (int64_t first = 0; first < q->ne[2]; first += kMaxQueries) {
+        const int64_t n = std::min(kMaxQueries, q->ne[2] - first);
+        ggml_tensor* part = flash_attention(g, n == q->ne[2] ? q : tokens(g, q, first, n), k, v);
+        result = result == nullptr ? part : ggml_concat(g, result, part, 1);
+    }
+    return result;
 }
 
 ggml_tensor* masked_attention(Graph& g, const AttentionInput& in) {
@@ -116,12 +135,6 @@ ggml_tensor* masked_attention(Graph& g, const AttentionInput& in) {
     ggml_tensor* o = ggml_mul_mat(g, columns_of_v, scores);  // [head_dim, n, n_head]
     o = ggml_cont(g, ggml_permute(g, o, 0, 2, 1, 3));        // [head_dim, n_head, n]
     return ggml_reshape_2d(g, o, q->ne[0] * q->ne[1], q->ne[2]);
-}
-
-// Tokens from `first` on of x [head_dim, n_head, n]; n_tokens of them.
-ggml_tensor* tokens(Graph& g, ggml_tensor* x, int64_t first, int64_t n_tokens) {
-    return ggml_view_3d(g, x, x->ne[0], x->ne[1], n_tokens, x->nb[1], x->nb[2],
-                        static_cast<size_t>(first) * x->nb[2]);
 }
 
 // For forms that see all keys at once: kept ones are appended, queries that see fewer keys are
