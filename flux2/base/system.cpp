@@ -1,6 +1,7 @@
 #include "base/system.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <string>
@@ -23,6 +24,10 @@
 #ifdef __linux__
 #include <sched.h>
 #include <sys/auxv.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#endif
 #endif
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -179,6 +184,39 @@ int physical_cores() {
         }
     }
     return cores.empty() ? logical_cores() : static_cast<int>(cores.size());
+}
+
+#endif
+
+#if defined(__linux__) && defined(__x86_64__)
+
+namespace {
+
+bool ask_for_amx() {
+    constexpr unsigned kBf16Tiles = 1u << 22 | 1u << 24;  // of leaf 7, edx
+    constexpr unsigned kAvx512Bf16 = 1u << 5;             // of its part 1, eax
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (std::getenv("FLUX2_NO_AMX") != nullptr || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 ||
+        (d & kBf16Tiles) != kBf16Tiles || __get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 ||
+        (a & kAvx512Bf16) == 0 || !__builtin_cpu_supports("avx512bw")) {
+        return false;
+    }
+    constexpr long kAskForFeature = 0x1023;  // ARCH_REQ_XCOMP_PERM
+    constexpr long kTileData = 18;
+    return syscall(SYS_arch_prctl, kAskForFeature, kTileData) == 0;
+}
+
+}  // namespace
+
+bool process_may_use_amx() {
+    static const bool may = ask_for_amx();
+    return may;
+}
+
+#else
+
+bool process_may_use_amx() {
+    return false;
 }
 
 #endif

@@ -6,7 +6,7 @@
 #include "base/parallel.hpp"
 #include "base/system.hpp"
 #include "checkpoints/checkpoint.hpp"
-#include "compute/cpu/q8_linear.hpp"
+#include "compute/cpu/repacked.hpp"
 #include "compute/graph.hpp"
 
 #include <algorithm>
@@ -182,12 +182,12 @@ void Weights::load(bool pairs_as_columns) {
     std::set<const Bound*> repacked;
     std::map<std::string, size_t> counts;  // sorted: groups come in the order of their addresses
     for (const auto& [type, group] : choose_repacked()) {
-        const bool ours = type == backend_.cpu_buffer_type();
-        counts[ours ? "Q8_0 tiles" : ggml_backend_buft_name(type)] += group.size();
-        if (ours) {  // plain memory: we repack them ourselves
-            for (const Bound* bound : group) {
-                cpu::mark_q8(bound->tensor);
+        const bool ours = type == backend_.cpu_buffer_type();  // plain memory: we repack them
+        for (const Bound* bound : group) {
+            if (ours) {
+                cpu::mark_repacked(bound->tensor);
             }
+            ++counts[ours ? cpu::layout_name(bound->tensor) : ggml_backend_buft_name(type)];
         }
         place(group, type, /*repacks=*/true);
         repacked.insert(group.begin(), group.end());
@@ -377,7 +377,7 @@ std::map<ggml_backend_buffer_type_t, std::vector<const Weights::Bound*>> Weights
             continue;
         }
         const bool ours =
-            backend_.operations() == Operations::cpu && cpu::suits_q8_tiles(bound.tensor);
+            backend_.operations() == Operations::cpu && cpu::suits_repacking(bound.tensor);
         const auto type =
             ours ? backend_.cpu_buffer_type() : backend_.repack_buffer_type(bound.tensor);
         if (type != nullptr) {
@@ -418,8 +418,8 @@ void Weights::fill(const Bound& bound, bool in_one_go) const {
     std::vector<std::byte> whole;
     const size_t size = ggml_nbytes(bound.tensor);
     const auto write = [&](uint64_t offset, std::span<const std::byte> bytes) {
-        if (cpu::is_repacked_q8(bound.tensor)) {
-            cpu::repack_q8(bytes, bound.tensor);
+        if (cpu::is_repacked(bound.tensor)) {
+            cpu::repack(bytes, bound.tensor);
         } else if (bound.n_columns > 0) {
             const size_t row = ggml_row_size(bound.tensor->type, bound.source->shape.ne[0]);
             ggml_backend_tensor_set_2d(bound.tensor, bytes.data(),

@@ -1,5 +1,5 @@
 #include "checkpoints/checkpoint.hpp"
-#include "compute/cpu/q8_linear.hpp"
+#include "compute/cpu/repacked.hpp"
 #include "compute/graph.hpp"
 #include "compute/ops/token_ops.hpp"
 #include "compute/weights.hpp"
@@ -125,8 +125,8 @@ TEST_CASE("matrices laid out for the CPU multiply as they did, and leave the fil
             ggml_tensor* matrix = weights.matrix("img_in.weight");
             weights.load();
             const auto fast = backend.repack_buffer_type(matrix);
-            const bool ours = cpu::is_repacked_q8(matrix);
-            CHECK(ours == (repack && cpu::suits_q8_tiles(matrix)));
+            const bool ours = cpu::is_repacked(matrix);
+            CHECK(ours == (repack && cpu::suits_repacking(matrix)));
             const bool repacked = ours || ggml_backend_buffer_get_type(matrix->buffer) == fast;
             CHECK(repacked == (repack && fast != nullptr));
             CHECK(weights.memory().own.host >= ggml_nbytes(matrix));

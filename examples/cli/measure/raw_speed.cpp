@@ -2,7 +2,7 @@
 
 #include "base/check.hpp"
 #include "common/random_values.hpp"
-#include "compute/cpu/q8_linear.hpp"
+#include "compute/cpu/repacked.hpp"
 #include "compute/graph.hpp"
 #include "formats/tensor_type.hpp"
 #include "measure/stopwatch.hpp"
@@ -53,8 +53,8 @@ void fill(ggml_tensor* tensor) {
         all.insert(all.end(), encoded.begin(),
                    encoded.begin() + static_cast<std::ptrdiff_t>(taken));
     }
-    if (cpu::is_repacked_q8(tensor)) {
-        cpu::repack_q8(all, tensor);
+    if (cpu::is_repacked(tensor)) {
+        cpu::repack(all, tensor);
     } else {
         ggml_backend_tensor_set(tensor, all.data(), 0, all.size());
     }
@@ -83,9 +83,9 @@ std::optional<Operands> make_operands(const Backend& backend, const MatMul& shap
         return std::nullopt;
     }
     const bool ours =
-        repacks && backend.operations() == Operations::cpu && cpu::suits_q8_tiles(o.w);
+        repacks && backend.operations() == Operations::cpu && cpu::suits_repacking(o.w);
     if (ours) {
-        cpu::mark_q8(o.w);
+        cpu::mark_repacked(o.w);
     }
     const auto repack = repacks && !ours ? backend.repack_buffer_type(o.w) : nullptr;
     try {
@@ -109,8 +109,8 @@ double seconds_of_row(const Backend& backend, const Operands& o, int n) {
     Graph graph(backend, max_nodes);
     ggml_tensor* last = nullptr;
     for (int i = 0; i < n; ++i) {
-        last =
-            cpu::is_repacked_q8(o.w) ? cpu::linear_q8(graph, o.w, o.x) : multiply(graph, o.w, o.x);
+        last = cpu::is_repacked(o.w) ? cpu::linear_repacked(graph, o.w, o.x)
+                                     : multiply(graph, o.w, o.x);
         ggml_backend_tensor_alloc(o.others.buffer.get(), last, o.y->data);
         graph.expand(last);
     }

@@ -1,7 +1,7 @@
 #include "verify/layout_check.hpp"
 
 #include "common/random_values.hpp"
-#include "compute/cpu/q8_linear.hpp"
+#include "compute/cpu/repacked.hpp"
 #include "compute/graph.hpp"
 #include "compute/ops/token_ops.hpp"
 #include "formats/tensor_type.hpp"
@@ -96,7 +96,7 @@ std::vector<Layout> layouts_of(const Backend& backend, const ggml_tensor* matrix
     for (const ggml_backend_buffer_type_t memory : backend.device().repack_buffer_types(matrix)) {
         layouts.push_back({ggml_backend_buft_name(memory), memory});
     }
-    if (cpu::suits_q8_tiles(matrix)) {
+    if (cpu::suits_repacking(matrix)) {
         layouts.push_back({"own tiles", backend.cpu_buffer_type(), /*own_tiles=*/true});
     }
     return layouts;
@@ -121,8 +121,8 @@ HostTensor multiply(const Backend& backend, const Operands& operands, const Layo
     ggml_backend_buffer_set_usage(buffer.buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     const auto blocks = std::span(operands.blocks).first(ggml_nbytes(w.tensor));
     if (layout.own_tiles) {
-        cpu::mark_q8(w.tensor);
-        cpu::repack_q8(blocks, w.tensor);
+        cpu::mark_repacked(w.tensor);
+        cpu::repack(blocks, w.tensor);
     } else {
         ggml_backend_tensor_set(w.tensor, blocks.data(), 0, blocks.size());
     }

@@ -3,7 +3,7 @@
 #include "compute/cpu/attention.hpp"
 #include "compute/cpu/low_rank.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
-#include "compute/cpu/q8_linear.hpp"
+#include "compute/cpu/repacked.hpp"
 #include "compute/cpu/token_ops.hpp"
 #include "compute/plain/put_node.hpp"
 #include "compute/plain/token_nodes.hpp"
@@ -194,8 +194,8 @@ ggml_tensor* multiply(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
     if (is_for_cuda(g) && w->type == GGML_TYPE_BF16) {
         return own::linear(g, w, as_type(g, x, w->type), product_form(g, to));
     }
-    if (cpu::is_repacked_q8(w)) {
-        return as_type(g, cpu::linear_q8(g, w, as_type(g, x, GGML_TYPE_F32)), to);
+    if (cpu::is_repacked(w)) {
+        return as_type(g, cpu::linear_repacked(g, w, as_type(g, x, GGML_TYPE_F32)), to);
     }
     ggml_tensor* y = ggml_mul_mat(g, w, as_type(g, x, GGML_TYPE_F32));
     // Sums in F32: residual streams of these models leave the range of F16.
