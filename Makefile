@@ -30,9 +30,14 @@ cuda: setup
 cuda-check:
 	scripts/cuda_check.sh
 
-metal vulkan: setup
-	cmake -B build-$@ -DFLUX2_$(shell echo $@ | tr a-z A-Z)=ON $(CMAKE_ARGS)
-	cmake --build build-$@ -j $(JOBS)
+metal: setup
+	cmake -B build-metal -DFLUX2_METAL=ON $(CMAKE_ARGS)
+	cmake --build build-metal -j $(JOBS)
+
+vulkan: setup
+	scripts/setup.sh vulkan
+	cmake -B build-vulkan -DFLUX2_VULKAN=ON $(CMAKE_ARGS)
+	cmake --build build-vulkan -j $(JOBS)
 
 # The tests with the address and undefined-behaviour sanitizers, except whole runs. The search for leaks takes seconds at the end
 # of every process: it is off where our programs run, and the other tests are a few processes instead of one per file.

@@ -282,7 +282,7 @@ void Weights::widen_block(int block) {
         set_row_length(fresh.back(), bound->source->shape.ne[0] + columns.back());
     }
     TensorBuffer buffer = backend_.allocate(fresh, backend_.buffer_type(), checkpoint_.file());
-    ggml_backend_buffer_set_usage(buffer.buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    buffer.set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     if (!backend_.measures_only()) {
         Graph g(backend_, 8 * bounds.size());
         const auto of_file = [&](ggml_tensor* tensor, int64_t n) {
@@ -400,7 +400,7 @@ void Weights::place(const std::vector<const Bound*>& group, ggml_backend_buffer_
         return;
     }
     buffers_.push_back(backend_.allocate(tensors_of(group), type, checkpoint_.file()));
-    ggml_backend_buffer_set_usage(buffers_.back().buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    buffers_.back().set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     const bool host = repacks || ggml_backend_buft_is_host(type);
     (host ? memory_.own.host : memory_.own.device) += buffers_.back().bytes;
     if (backend_.measures_only()) {
