@@ -193,15 +193,20 @@ void Weights::load(bool pairs_as_columns) {
         layout_ += concat(layout_.empty() ? "" : ", ", name, " x ", n);
     }
     std::vector<const Bound*> in_ram, on_device, streamed;
+    std::vector<const ggml_tensor*> lacking;
     for (const Bound& bound : bound_) {
         if (repacked.contains(&bound)) {
             continue;
         }
-        const bool stream = streams() && bound.block != kNoBlock;
-        const bool host = bound.use == Use::look_up || (backend_.is_cpu() && !stream);
-        if (host && try_map(bound)) {
+        const bool taken = device_takes(bound);
+        if (!taken) {
+            lacking.push_back(bound.tensor);
+        }
+        const bool stream = streams() && bound.block != kNoBlock && taken;
+        const bool in_host = bound.use == Use::look_up || !taken;
+        if ((in_host || (backend_.is_cpu() && !stream)) && try_map(bound)) {
             memory_.mapped += ggml_nbytes(bound.tensor);
-        } else if (bound.use == Use::look_up) {
+        } else if (in_host) {
             in_ram.push_back(&bound);
         } else if (stream) {
             streamed.push_back(&bound);
@@ -209,6 +214,7 @@ void Weights::load(bool pairs_as_columns) {
             on_device.push_back(&bound);
         }
     }
+    log_lacking(lacking);
     place(in_ram, backend_.cpu_buffer_type());
     if (pairs_as_columns_) {
         place_by_block(on_device);
@@ -218,6 +224,31 @@ void Weights::load(bool pairs_as_columns) {
     place_blocks(streamed);
     place_pairs();
     memory_.loading = rewriting_bytes();
+}
+
+// Where it does not, the tensor stays in RAM and the CPU computes with it.
+bool Weights::device_takes(const Bound& bound) const {
+    if (backend_.is_cpu() || bound.use == Use::look_up) {
+        return true;
+    }
+    const bool stock = backend_.operations() == Operations::stock;
+    return backend_.memory_for(bound.tensor) == backend_.buffer_type() &&
+           (bound.use != Use::multiply || !stock || backend_.device().multiplies(bound.tensor));
+}
+
+void Weights::log_lacking(const std::vector<const ggml_tensor*>& tensors) const {
+    if (tensors.empty() || backend_.measures_only()) {
+        return;
+    }
+    const auto size = [](const ggml_tensor* a, const ggml_tensor* b) {
+        return ggml_nbytes(a) < ggml_nbytes(b);
+    };
+    const ggml_tensor* largest = *std::max_element(tensors.begin(), tensors.end(), size);
+    log(LogLevel::warning,
+        concat(checkpoint_.file(), ": ", tensors.size(), " of its tensors, the largest ",
+               ggml_nbytes(largest) / 1000, " kB of ", ggml_type_name(largest->type),
+               ", stay in RAM and are computed with on the CPU: ", backend_.name(),
+               " takes none of that size or type"));
 }
 
 // The matrices that pairs of low rank run beside.
