@@ -72,12 +72,13 @@ quality: all
 	build/bin/flux2-quality build/quality
 
 # Checks that take too long for .ci/run: the tests with ggml for common CPUs instead of this one (no AMX, no AVX-512), old CPUs
-# of this architecture under emulation, the shared library, minutes of fuzzing.
+# of this architecture under emulation, all recordings on Vulkan's software device, the shared library, minutes of fuzzing.
 release-check: all
 	cmake --preset release -B build-common -DGGML_NATIVE=OFF $(CMAKE_ARGS)
 	cmake --build build-common -j $(JOBS)
 	ctest --test-dir build-common --output-on-failure -j $(JOBS)
 	tests/cross/run.sh build $(shell uname -m)
+	tests/vulkan/run.sh build all
 	tests/install/run.sh build shared
 	$(MAKE) fuzz SECONDS_EACH=300
 
