@@ -2,7 +2,7 @@
 # Adds ggml's Vulkan backend to a finished build, from the distribution's packages, and runs flux2 on Mesa's software device (lavapipe):
 # recorded networks and runs, the first step of a recorded picture in four types, a picture also with streamed weights, and what does
 # not fit into small buffers.
-# Operations that take a workgroup per row take lavapipe a millisecond per row, so the rest of the recordings is for `all` (20 minutes).
+# Operations that take a workgroup per row take lavapipe a millisecond per row, so the rest of the recordings is for `all`, which takes far longer.
 # Usage: tests/vulkan/run.sh BUILD_FOLDER [all]
 #   Only the backend is compiled, and flux2 linked again, as BUILD_FOLDER/bin/flux2-vulkan; the build is left without Vulkan.
 set -euo pipefail
