@@ -32,9 +32,14 @@ cuda-check:
 
 # hip needs ROCm (CMAKE_ARGS=-DGPU_TARGETS=gfx1100 for one kind of GPU), sycl oneAPI and its environment (setvars.sh).
 sycl: COMPILERS = -DCMAKE_C_COMPILER=icx -DCMAKE_CXX_COMPILER=icpx
-metal vulkan hip sycl: setup
+metal hip sycl: setup
 	cmake -B build-$@ -DFLUX2_$(shell echo $@ | tr a-z A-Z)=ON $(COMPILERS) $(CMAKE_ARGS)
 	cmake --build build-$@ -j $(JOBS)
+
+vulkan: setup
+	scripts/setup.sh vulkan
+	cmake -B build-vulkan -DFLUX2_VULKAN=ON $(CMAKE_ARGS)
+	cmake --build build-vulkan -j $(JOBS)
 
 # The tests with the address and undefined-behaviour sanitizers, except whole runs. The search for leaks takes seconds at the end
 # of every process: it is off where our programs run, and the other tests are a few processes instead of one per file.
@@ -69,12 +74,13 @@ quality: all
 	build/bin/flux2-quality build/quality
 
 # Checks that take too long for .ci/run: the tests with ggml for common CPUs instead of this one (no AMX, no AVX-512), old CPUs
-# of this architecture under emulation, the shared library, minutes of fuzzing.
+# of this architecture under emulation, all recordings on Vulkan's software device, the shared library, minutes of fuzzing.
 release-check: all
 	cmake --preset release -B build-common -DGGML_NATIVE=OFF $(CMAKE_ARGS)
 	cmake --build build-common -j $(JOBS)
 	FLUX2_NO_AMX=1 ctest --test-dir build-common --output-on-failure -j $(JOBS)
 	tests/cross/run.sh build $(shell uname -m)
+	tests/vulkan/run.sh build all
 	tests/install/run.sh build shared
 	$(MAKE) fuzz SECONDS_EACH=300
 

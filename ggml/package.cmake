@@ -10,3 +10,15 @@ set(FLUX2_GGML_BUNDLE llama/gitRelease.bundle)
 # Used when npm is absent: the same source from its own repository.
 set(FLUX2_GGML_GIT_REPOSITORY https://github.com/ggml-org/llama.cpp.git)
 set(FLUX2_GGML_GIT_TAG v0.5.0)
+
+# Edits to this version, which mend.cmake makes in Vulkan builds. To be looked at again with each new version.
+# With every glslc and header:
+# - ggml-vulkan.cpp, ..._get_max_size: tells the size of its blocks though the device may allow only smaller buffers, so graphs
+#   were given buffers that the device refuses.
+# - ggml-vulkan-common.h, ggml_vk_dispatch_pipeline: on software devices all slots of a descriptor set are written. Mesa's lavapipe
+#   22.3 (Debian 12) also looks at slots that a shader does not use; where these name freed buffers, it corrupts its memory.
+# With a glslc that does not know GL_KHR_cooperative_matrix (2023.2 of Debian 12):
+# - vulkan-shaders-gen.cpp and ggml-vulkan.cpp: flash_attn_decode_phase_1 and _2 (Intel) are compiled without the condition that
+#   other shaders with such matrices have.
+# With headers without VK_EXT_layer_settings (1.3.239 of Debian 12):
+# - ggml-vulkan.cpp, ggml_vk_instance_init: uses vk::LayerSettingEXT, which only builds with validation need.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the missing packages that the build needs. Silent and quick when nothing is missing.
-# Usage: scripts/setup.sh [developer|cross|browser]   "developer" adds clang-format, curl, clang and its runtime; "cross" (Linux) a
-# compiler for the other architecture and qemu-user; "browser" (Linux) Chromium.
+# Usage: scripts/setup.sh [developer|cross|browser|vulkan]   "developer" adds clang-format, curl, clang and its runtime; "cross" (Linux) a
+# compiler for the other architecture and qemu-user; "browser" (Linux) Chromium; "vulkan" headers, loader, shader compiler and drivers
+# of Mesa, among them its software device.
 # FLUX2_SKIP_SETUP=1 skips everything; CMake then says what it cannot find.
 set -eu
 [ "${FLUX2_SKIP_SETUP:-0}" = 1 ] && exit 0
@@ -29,6 +30,7 @@ need() { # need APT BREW TEST...
     if [ "$brew" != - ]; then missing_brew+=("$brew"); fi
 }
 cxx_works() { has_command c++ || has_command g++ || has_command clang++; }
+vulkan_driver() { compgen -G "/usr/share/vulkan/icd.d/*.json" > /dev/null || compgen -G "/opt/homebrew/etc/vulkan/icd.d/*.json" > /dev/null; }
 clang_runtime() { compgen -G "/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer*" > /dev/null; }
 
 need cmake cmake has_command cmake
@@ -67,6 +69,13 @@ if [ "$mode" = cross ]; then
 fi
 if [ "$mode" = browser ] && [ -z "${FLUX2_CHROMIUM:-}" ]; then
     need chromium - test -x /usr/bin/chromium
+fi
+
+if [ "$mode" = vulkan ]; then
+    need libvulkan-dev vulkan-loader has_header vulkan/vulkan.hpp
+    need glslc shaderc has_command glslc
+    need spirv-headers spirv-headers has_header spirv/unified1/spirv.hpp
+    need mesa-vulkan-drivers molten-vk vulkan_driver
 fi
 
 case $(uname) in

@@ -35,7 +35,9 @@ int devices() {
     for (const DeviceInfo& device : list_devices()) {
         std::cout << device.name << ": " << device.description << ", "
                   << device.free_bytes / 1000000 << " of " << device.total_bytes / 1000000
-                  << " MB free" << std::endl;
+                  << " MB free"
+                  << (device.is_software ? "; software, used only when --device names it" : "")
+                  << std::endl;
     }
     return 0;
 }

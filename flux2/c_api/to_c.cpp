@@ -87,7 +87,8 @@ flux2_image_text to_c(const ImageText& text) {
 
 flux2_device to_c(const DeviceInfo& device) {
     return {sizeof(flux2_device), device.name.c_str(), device.description.c_str(),
-            device.free_bytes, device.total_bytes};
+            device.free_bytes,    device.total_bytes,  device.is_software ? 1u : 0u,
+            /*reserved=*/0};
 }
 
 flux2_stage_memory to_c(const StageMemory& stage) {

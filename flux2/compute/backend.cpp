@@ -8,6 +8,7 @@
 #include <ggml-cpu.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -59,7 +60,11 @@ bool same_name(const std::string& a, const std::string& b) {
 ggml_backend_dev_t choose(const std::string& name) {
     const auto devices = all_devices();
     if (same_name(name, "auto")) {
-        const auto gpu = std::find_if(devices.begin(), devices.end(), is_gpu);
+        const auto gpu =
+            std::find_if(devices.begin(), devices.end(), [](ggml_backend_dev_t device) {
+                return is_gpu(device) &&
+                       !names_software_device(ggml_backend_dev_description(device));
+            });
         return gpu != devices.end() ? *gpu : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     }
     std::string known;
@@ -81,10 +86,20 @@ std::vector<DeviceInfo> list_devices() {
         size_t free = 0;
         size_t total = 0;
         ggml_backend_dev_memory(device, &free, &total);
-        result.push_back(
-            {ggml_backend_dev_name(device), ggml_backend_dev_description(device), free, total});
+        const std::string description = ggml_backend_dev_description(device);
+        result.push_back({.name = ggml_backend_dev_name(device),
+                          .description = description,
+                          .free_bytes = free,
+                          .total_bytes = total,
+                          .is_software = is_gpu(device) && names_software_device(description)});
     }
     return result;
+}
+
+void TensorBuffer::set_usage(ggml_backend_buffer_usage usage) const {
+    for (const ggml_backend_buffer_ptr& buffer : buffers) {
+        ggml_backend_buffer_set_usage(buffer.get(), usage);
+    }
 }
 
 Backend::Backend(const std::string& device, int n_threads, BackendUse use)
@@ -122,6 +137,10 @@ ggml_backend_buffer_type_t Backend::cpu_buffer_type() const {
     return ggml_backend_get_default_buffer_type(cpu_.get());
 }
 
+ggml_backend_buffer_type_t Backend::memory_for(const ggml_tensor* tensor) const {
+    return is_cpu() || device_->takes(ggml_nbytes(tensor)) ? buffer_type() : cpu_buffer_type();
+}
+
 ggml_backend_buffer_type_t Backend::upload_buffer_type() const {
     const ggml_backend_buffer_type_t type =
         accelerator_
@@ -133,31 +152,43 @@ ggml_backend_buffer_type_t Backend::upload_buffer_type() const {
 TensorBuffer Backend::allocate(std::span<ggml_tensor* const> tensors,
                                ggml_backend_buffer_type_t type, const std::string& what) const {
     const size_t alignment = ggml_backend_buft_get_alignment(type);
-    std::vector<size_t> offsets;
-    size_t bytes = 0;
-    for (const ggml_tensor* tensor : tensors) {
-        offsets.push_back(bytes);
-        bytes += GGML_PAD(ggml_backend_buft_get_alloc_size(type, tensor), alignment);
-    }
+    const size_t most = measures_only() ? SIZE_MAX : ggml_backend_buft_get_max_size(type);
+    struct Place {
+        size_t buffer, offset;
+    };
+    std::vector<Place> places;
+    std::vector<size_t> sizes = {0};  // of buffers
     TensorBuffer result;
-    result.bytes = bytes;
-    // On a CPU a little is allocated even so: ggml marks tensors of a real buffer with how they are
-    // multiplied, and the work space of a graph depends on that.
-    const size_t allocated = !measures_only() ? bytes : is_cpu() ? alignment : 0;
-    result.buffer.reset(ggml_backend_buft_alloc_buffer(type, allocated));
-    check(result.buffer != nullptr, ErrorKind::out_of_memory, what, " takes ", bytes / 1000000,
-          " MB, which do not fit into the memory of ", ggml_backend_buft_name(type),
-          "; use a smaller ", Setting::type, " or a smaller picture");
-    auto* base = static_cast<std::byte*>(ggml_backend_buffer_get_base(result.buffer.get()));
-    for (size_t i = 0; i < tensors.size(); ++i) {
-        if (measures_only()) {
-            tensors[i]->buffer = result.buffer.get();  // tells schedulers where it would lie
-            ggml_backend_buffer_init_tensor(result.buffer.get(), tensors[i]);
-        } else {
-            check(ggml_backend_tensor_alloc(result.buffer.get(), tensors[i], base + offsets[i]) ==
-                      GGML_STATUS_SUCCESS,
-                  ErrorKind::backend, what, " could not be placed on ", name_);
+    for (const ggml_tensor* tensor : tensors) {
+        const size_t bytes = GGML_PAD(ggml_backend_buft_get_alloc_size(type, tensor), alignment);
+        if (sizes.back() > 0 && bytes > most - std::min(most, sizes.back())) {
+            sizes.push_back(0);
         }
+        places.push_back({sizes.size() - 1, sizes.back()});
+        sizes.back() += bytes;
+        result.bytes += bytes;
+    }
+    for (const size_t size : sizes) {
+        // On a CPU a little is allocated even for measuring: ggml marks tensors of a real buffer
+        // with how they are multiplied, and the work space of a graph depends on that.
+        const size_t allocated = !measures_only() ? size : is_cpu() ? alignment : 0;
+        result.buffers.emplace_back(ggml_backend_buft_alloc_buffer(type, allocated));
+        check(result.buffers.back() != nullptr, ErrorKind::out_of_memory, what, " takes ",
+              result.bytes / 1000000, " MB, which do not fit into the memory of ",
+              ggml_backend_buft_name(type), "; use a smaller ", Setting::type,
+              " or a smaller picture");
+    }
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        const ggml_backend_buffer_t buffer = result.buffers[places[i].buffer].get();
+        if (measures_only()) {
+            tensors[i]->buffer = buffer;  // tells schedulers where it would lie
+            ggml_backend_buffer_init_tensor(buffer, tensors[i]);
+            continue;
+        }
+        auto* base = static_cast<std::byte*>(ggml_backend_buffer_get_base(buffer));
+        check(ggml_backend_tensor_alloc(buffer, tensors[i], base + places[i].offset) ==
+                  GGML_STATUS_SUCCESS,
+              ErrorKind::backend, what, " could not be placed on ", name_);
     }
     return result;
 }

@@ -36,16 +36,19 @@ struct MemoryUse {
     }
 };
 
-// A buffer that holds tensors.
+// What holds tensors.
 struct TensorBuffer {
-    ggml_backend_buffer_ptr buffer;
+    std::vector<ggml_backend_buffer_ptr> buffers;  // several where one cannot be that large
     uint64_t bytes = 0;
+
+    void set_usage(ggml_backend_buffer_usage usage) const;
 };
 
 // A device and the CPU. Graphs and weights borrow it, so it must outlive them.
 class Backend {
   public:
-    // `device` is a name from list_devices() in any case, or "auto": the first GPU, else the CPU.
+    // `device` is a name from list_devices() in any case, or "auto": the first GPU that is no
+    // software, else the CPU.
     // n_threads 0: one per physical core. Throws bad_argument for an unknown name, backend when it
     // fails.
     explicit Backend(const std::string& device = "auto", int n_threads = 0,
@@ -73,10 +76,13 @@ class Backend {
     ggml_backend_buffer_type_t buffer_type() const;
     // Plain host memory.
     ggml_backend_buffer_type_t cpu_buffer_type() const;
+    // The first of them, or the second for a tensor that the device cannot take. Operations on
+    // such a tensor run on the CPU.
+    ggml_backend_buffer_type_t memory_for(const ggml_tensor* tensor) const;
     // Host memory that the device can copy from while it computes, where it has such.
     ggml_backend_buffer_type_t upload_buffer_type() const;
 
-    // Puts the tensors one after another into a new buffer; for measuring, only its size is real.
+    // Puts the tensors one after another into new buffers; for measuring, only the sizes are real.
     // Throws out_of_memory saying that `what` does not fit.
     TensorBuffer allocate(std::span<ggml_tensor* const> tensors, ggml_backend_buffer_type_t type,
                           const std::string& what) const;

@@ -40,9 +40,11 @@ class BlockStream {
         size_t block;
         ggml_tensor* tensor;
         uint64_t ram_offset;
-        uint64_t slot_offset;
+        size_t buffer;  // of its slot
+        uint64_t offset;
     };
 
+    uint64_t device_bytes() const;
     void upload(size_t block);
     void allocate_slot(size_t slot);
 
@@ -50,12 +52,15 @@ class BlockStream {
     std::string file_;
     std::vector<Entry> entries_;
     size_t n_blocks_ = 0;
-    uint64_t block_bytes_ = 0;  // of the block that is being added
+    // Of the block that is being added: where its next tensor goes.
+    size_t buffer_ = 0;
+    uint64_t offset_ = 0;
     uint64_t ram_bytes_ = 0;
-    std::array<uint64_t, kSlots> slot_bytes_ = {};
+    // Of the buffers of each slot: several where one cannot be that large.
+    std::array<std::vector<uint64_t>, kSlots> slot_bytes_;
     MemoryUse memory_;
     ggml_backend_buffer_ptr ram_;
-    std::array<ggml_backend_buffer_ptr, kSlots> slots_;
+    std::array<std::vector<ggml_backend_buffer_ptr>, kSlots> slots_;
     ggml_backend_ptr queue_;
     std::array<std::optional<size_t>, kSlots> in_slot_;  // which block lies there
 };

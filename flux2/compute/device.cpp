@@ -1,7 +1,11 @@
 #include "compute/device.hpp"
 
 #include "base/check.hpp"
+#include "base/letter_case.hpp"
 #include "compute/devices/kinds.hpp"
+
+#include <algorithm>
+#include <array>
 
 namespace flux2 {
 
@@ -27,8 +31,36 @@ ggml_backend_ptr Device::start_queue() const {
     return backend;
 }
 
+bool Device::takes(uint64_t bytes) const {
+    constexpr size_t kTensors = 2;
+    const ggml_context_ptr context(ggml_init(
+        {.mem_size = kTensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+    const auto n = static_cast<int64_t>((bytes + sizeof(float) - 1) / sizeof(float));
+    ggml_tensor* x = ggml_new_tensor_1d(context.get(), GGML_TYPE_F32, n);
+    return ggml_backend_dev_supports_op(device_, ggml_add(context.get(), x, x));
+}
+
+bool Device::multiplies(const ggml_tensor* matrix) const {
+    constexpr size_t kTensors = 3;
+    constexpr int64_t kColumns = 64;
+    const ggml_context_ptr context(ggml_init(
+        {.mem_size = kTensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+    ggml_tensor* w = ggml_dup_tensor(context.get(), matrix);
+    ggml_tensor* x = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, w->ne[0], kColumns);
+    return ggml_backend_dev_supports_op(device_, ggml_mul_mat(context.get(), w, x));
+}
+
 std::vector<ggml_backend_buffer_type_t> Device::repack_buffer_types(const ggml_tensor*) const {
     return {};
+}
+
+bool names_software_device(const std::string& description) {
+    // Mesa's, Google's and Microsoft's.
+    constexpr std::array kNames = {"llvmpipe", "softpipe", "swiftshader", "basic render driver"};
+    const std::string name = to_lower(description);
+    return std::any_of(kNames.begin(), kNames.end(), [&](const char* software) {
+        return name.find(software) != std::string::npos;
+    });
 }
 
 std::unique_ptr<Device> open_device(ggml_backend_dev_t device) {

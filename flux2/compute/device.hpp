@@ -5,6 +5,7 @@
 #include <ggml-backend.h>
 #include <ggml-cpp.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct DeviceAbilities {
     bool holds_bf16 = true;
     // Tensors on it may be written from several threads at once.
     bool takes_parallel_writes = false;
+    // Operations run in the order of the graph, so weights can be streamed.
+    bool keeps_order = true;
     // A computation that fails ends with an Error. Elsewhere ggml may end the program, so a lack of
     // memory must be found before.
     bool fails_softly = false;
@@ -47,6 +50,12 @@ class Device {
     // A second queue, for uploads beside the computation; computes ggml's operations only.
     ggml_backend_ptr start_queue() const;
 
+    // Whether it holds and computes with a tensor of that size. A device has a largest buffer, and
+    // a largest part of a buffer that an operation can reach.
+    bool takes(uint64_t bytes) const;
+    // Whether it multiplies such a matrix, of this type and size.
+    bool multiplies(const ggml_tensor* matrix) const;
+
     // Host memories of ggml's that repack a matrix for its kernels when it is written in one go,
     // the fastest first. Empty when there is none for its type and size.
     virtual std::vector<ggml_backend_buffer_type_t> repack_buffer_types(
@@ -59,6 +68,9 @@ class Device {
     ggml_backend_dev_t device_;  // ggml's, which lives as long as the program
     DeviceAbilities abilities_;
 };
+
+// Whether a GPU of that description is one that the CPU imitates, such as Mesa's llvmpipe.
+bool names_software_device(const std::string& description);
 
 // Of the kind that ggml's device is of.
 std::unique_ptr<Device> open_device(ggml_backend_dev_t device);

@@ -1,10 +1,15 @@
 #include "compute/graph.hpp"
 
 #include "base/check.hpp"
+#include "base/log.hpp"
+#include "compute/graph_work.hpp"
+#include "compute/plain/own_node.hpp"
 
 #include <ggml-cpu.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <utility>
 
 namespace flux2 {
@@ -45,8 +50,11 @@ ggml_tensor* Graph::input_f32(const std::string& name, std::initializer_list<int
     // As an output its memory is not given to others after its last use.
     ggml_set_output(tensor);
     // Left to itself the scheduler keeps inputs on the host and copies them at each computation.
-    ggml_backend_sched_set_tensor_backend(scheduler_.get(), tensor,
-                                          ggml_backend_sched_get_backend(scheduler_.get(), 0));
+    const bool on_device = backend_.memory_for(tensor) == backend_.buffer_type();
+    const int cpu = ggml_backend_sched_get_n_backends(scheduler_.get()) - 1;
+    ggml_backend_sched_set_tensor_backend(
+        scheduler_.get(), tensor,
+        ggml_backend_sched_get_backend(scheduler_.get(), on_device ? 0 : cpu));
     return tensor;
 }
 
@@ -97,9 +105,7 @@ void Graph::finish(ggml_tensor* output) {
         memory_.host = sizes.back();  // the CPU comes last
         memory_.device = backend_.is_cpu() ? 0 : sizes.front();
     } else {
-        check(ggml_backend_sched_alloc_graph(scheduler_.get(), graph_), ErrorKind::out_of_memory,
-              "the computation does not fit into the memory of ", backend_.name(),
-              "; make a smaller picture or use another ", Setting::device);
+        allocate();
         memory_ = allocated();
         for (const auto& [tensor, values] : constants_) {
             set(tensor, values);
@@ -108,6 +114,56 @@ void Graph::finish(ggml_tensor* output) {
     constants_.clear();
     if (backend_.is_cpu()) {
         memory_.host += ggml_graph_plan(graph_, backend_.n_threads(), nullptr).work_size;
+    }
+}
+
+// Gives every node a place. Notes what the device lacks, and which sources the scheduler replaced
+// by copies of them.
+void Graph::allocate() {
+    const ggml_backend_t device = ggml_backend_sched_get_backend(scheduler_.get(), 0);
+    std::set<const ggml_tensor*> sources;
+    for (const ggml_tensor* node : nodes()) {
+        sources.insert(std::begin(node->src), std::end(node->src));
+        if (!backend_.is_cpu() && computes(*node) && !ggml_backend_supports_op(device, node)) {
+            ++placement_.lacking[operation_name(node)];
+        }
+    }
+    check(ggml_backend_sched_alloc_graph(scheduler_.get(), graph_), ErrorKind::out_of_memory,
+          "the computation does not fit into the memory of ", backend_.name(),
+          "; make a smaller picture or use another ", Setting::device);
+    std::set<const ggml_tensor*> copies;
+    for (const ggml_tensor* node : nodes()) {
+        if (!computes(*node)) {
+            continue;
+        }
+        ++placement_.n_operations;
+        if (ggml_backend_sched_get_tensor_backend(scheduler_.get(),
+                                                  const_cast<ggml_tensor*>(node)) != device) {
+            ++placement_.on_cpu[operation_name(node)];
+        }
+        for (const ggml_tensor* source : node->src) {
+            if (!sources.contains(source) && copies.insert(source).second) {
+                placement_.copied_bytes += ggml_nbytes(source);
+            }
+        }
+    }
+    placement_.n_copies = copies.size();
+    log_lacking();
+}
+
+void Graph::log_lacking() const {
+    size_t n = 0;
+    std::string kinds;
+    for (const auto& [kind, count] : placement_.lacking) {
+        n += count;
+        kinds += concat(kinds.empty() ? "" : ", ", kind, " x ", count);
+    }
+    if (n > 0) {
+        log(LogLevel::warning,
+            concat(backend_.name(), " cannot compute ", n, " of ", placement_.n_operations,
+                   " operations of this size or type (", kinds, "): they run on the CPU, with ",
+                   placement_.n_copies, " tensors, ", placement_.copied_bytes / 1000,
+                   " kB, copied each time"));
     }
 }
 

@@ -26,6 +26,15 @@ namespace flux2 {
 // Named results that a caller wants to see beside the output, for comparison with a reference.
 using Taps = std::map<std::string, HostTensor>;
 
+// Where the operations of a graph run, and what crosses between device and CPU.
+struct GraphPlacement {
+    size_t n_operations = 0;
+    std::map<std::string, size_t> on_cpu;   // how many of each kind; empty when the device is a CPU
+    std::map<std::string, size_t> lacking;  // those of them that the device cannot compute
+    size_t n_copies = 0;                    // of tensors, at each computation
+    uint64_t copied_bytes = 0;
+};
+
 // What a graph is made of.
 struct Form {
     Operations operations = Operations::stock;
@@ -91,6 +100,8 @@ class Graph {
 
     // Compute buffers and, on the CPU, the work space of operations.
     MemoryUse memory() const { return memory_; }
+    // From finish() on, unless it was only measured.
+    const GraphPlacement& placement() const { return placement_; }
     std::vector<const ggml_tensor*> nodes() const;
 
     // Raised by nodes (compute/plain/own_node) during a computation, from any thread; stays where
@@ -99,6 +110,8 @@ class Graph {
 
   private:
     MemoryUse allocated() const;
+    void allocate();
+    void log_lacking() const;
     static bool on_node(ggml_tensor* node, bool ask, void* graph);
     bool pauses_after(const ggml_tensor* node) const;
     bool pause();
@@ -122,6 +135,7 @@ class Graph {
     std::exception_ptr thrown_;  // in a callback, where ggml's frames lie between
     std::unique_ptr<std::atomic<bool>> lacks_memory_ = std::make_unique<std::atomic<bool>>(false);
     MemoryUse memory_;
+    GraphPlacement placement_;
 };
 
 }  // namespace flux2

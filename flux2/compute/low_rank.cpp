@@ -90,7 +90,7 @@ void LowRankWeights::place(const std::vector<Item>& items) {
         table_.emplace(item.matrix, LowRankTensors{down, up, in_panels});
     }
     buffer_ = backend_.allocate(tensors, backend_.buffer_type(), "a set of adapters");
-    ggml_backend_buffer_set_usage(buffer_.buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    buffer_.set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     if (backend_.measures_only()) {
         return;
     }

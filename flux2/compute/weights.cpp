@@ -196,15 +196,20 @@ void Weights::load(bool pairs_as_columns) {
         layout_ += concat(layout_.empty() ? "" : ", ", name, " x ", n);
     }
     std::vector<const Bound*> in_ram, on_device, streamed;
+    std::vector<const ggml_tensor*> lacking;
     for (const Bound& bound : bound_) {
         if (repacked.contains(&bound)) {
             continue;
         }
-        const bool stream = streams() && bound.block != kNoBlock;
-        const bool host = bound.use == Use::look_up || (backend_.is_cpu() && !stream);
-        if (host && try_map(bound)) {
+        const bool taken = device_takes(bound);
+        if (!taken) {
+            lacking.push_back(bound.tensor);
+        }
+        const bool stream = streams() && bound.block != kNoBlock && taken;
+        const bool in_host = bound.use == Use::look_up || !taken;
+        if ((in_host || (backend_.is_cpu() && !stream)) && try_map(bound)) {
             memory_.mapped += ggml_nbytes(bound.tensor);
-        } else if (bound.use == Use::look_up) {
+        } else if (in_host) {
             in_ram.push_back(&bound);
         } else if (stream) {
             streamed.push_back(&bound);
@@ -212,6 +217,7 @@ void Weights::load(bool pairs_as_columns) {
             on_device.push_back(&bound);
         }
     }
+    log_lacking(lacking);
     place(in_ram, backend_.cpu_buffer_type());
     if (pairs_as_columns_) {
         place_by_block(on_device);
@@ -221,6 +227,31 @@ void Weights::load(bool pairs_as_columns) {
     place_blocks(streamed);
     place_pairs();
     memory_.loading = rewriting_bytes();
+}
+
+// Where it does not, the tensor stays in RAM and the CPU computes with it.
+bool Weights::device_takes(const Bound& bound) const {
+    if (backend_.is_cpu() || bound.use == Use::look_up) {
+        return true;
+    }
+    const bool stock = backend_.operations() == Operations::stock;
+    return backend_.memory_for(bound.tensor) == backend_.buffer_type() &&
+           (bound.use != Use::multiply || !stock || backend_.device().multiplies(bound.tensor));
+}
+
+void Weights::log_lacking(const std::vector<const ggml_tensor*>& tensors) const {
+    if (tensors.empty() || backend_.measures_only()) {
+        return;
+    }
+    const auto size = [](const ggml_tensor* a, const ggml_tensor* b) {
+        return ggml_nbytes(a) < ggml_nbytes(b);
+    };
+    const ggml_tensor* largest = *std::max_element(tensors.begin(), tensors.end(), size);
+    log(LogLevel::warning,
+        concat(checkpoint_.file(), ": ", tensors.size(), " of its tensors, the largest ",
+               ggml_nbytes(largest) / 1000, " kB of ", ggml_type_name(largest->type),
+               ", stay in RAM and are computed with on the CPU: ", backend_.name(),
+               " takes none of that size or type"));
 }
 
 // The matrices that pairs of low rank run beside.
@@ -285,7 +316,7 @@ void Weights::widen_block(int block) {
         set_row_length(fresh.back(), bound->source->shape.ne[0] + columns.back());
     }
     TensorBuffer buffer = backend_.allocate(fresh, backend_.buffer_type(), checkpoint_.file());
-    ggml_backend_buffer_set_usage(buffer.buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    buffer.set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     if (!backend_.measures_only()) {
         Graph g(backend_, 8 * bounds.size());
         const auto of_file = [&](ggml_tensor* tensor, int64_t n) {
@@ -403,7 +434,7 @@ void Weights::place(const std::vector<const Bound*>& group, ggml_backend_buffer_
         return;
     }
     buffers_.push_back(backend_.allocate(tensors_of(group), type, checkpoint_.file()));
-    ggml_backend_buffer_set_usage(buffers_.back().buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    buffers_.back().set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     const bool host = repacks || ggml_backend_buft_is_host(type);
     (host ? memory_.own.host : memory_.own.device) += buffers_.back().bytes;
     if (backend_.measures_only()) {

@@ -121,6 +121,8 @@ class Weights {
     ggml_tensor* declare(const std::string& name, TensorType type, Use use);
     TensorType matrix_type(const std::string& name) const;
     bool is_rewritten(const std::string& name, Use use) const;
+    bool device_takes(const Bound& bound) const;
+    void log_lacking(const std::vector<const ggml_tensor*>& tensors) const;
     std::vector<Bound*> with_pairs();
     bool takes_columns(const Bound& bound) const;
     void place_pairs();

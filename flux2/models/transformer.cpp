@@ -553,7 +553,7 @@ void Transformer::prepare_cache(int64_t n_ref) {
         ggml_tensor* k = place();
         cache_->blocks.push_back({k, place()});
     }
-    cache_->buffer = backend_.allocate(tensors, backend_.buffer_type(),
+    cache_->buffer = backend_.allocate(tensors, backend_.memory_for(tensors.front()),
                                        concat("what is kept of ", n_ref, " reference tokens"));
 }
 

@@ -257,7 +257,8 @@ std::string LoadedModel::take_smaller_placement(Part part) {
         set_placement(part, Placement::device);
         return "its weights stay quantised";
     }
-    const bool streams = placement(part) == Placement::device && facts_of(part).has_blocks;
+    const bool streams = placement(part) == Placement::device && facts_of(part).has_blocks &&
+                         abilities().keeps_order;
     set_placement(part, streams ? Placement::streamed : Placement::cpu);
     return streams ? "its blocks are streamed from RAM" : "it runs on the CPU";
 }

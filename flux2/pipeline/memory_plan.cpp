@@ -439,7 +439,8 @@ Placements MemoryPlanner::place(const Job& job, uint64_t device_limit, bool keep
         if (bytes_at(Placement::device) <= device_limit) {
             return;
         }
-        placement = facts_of(part).has_blocks && bytes_at(Placement::streamed) <= device_limit
+        placement = facts_of(part).has_blocks && device_.device().abilities().keeps_order &&
+                            bytes_at(Placement::streamed) <= device_limit
                         ? Placement::streamed
                         : Placement::cpu;
     };

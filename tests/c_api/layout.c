@@ -16,7 +16,9 @@ AT(flux2_device, name, 8);
 AT(flux2_device, description, 16);
 AT(flux2_device, free_bytes, 24);
 AT(flux2_device, total_bytes, 32);
-SIZE(flux2_device, 40);
+AT(flux2_device, is_software, 40);
+AT(flux2_device, reserved, 44);
+SIZE(flux2_device, 48);
 
 AT(flux2_device_list, count, 0);
 AT(flux2_device_list, items, 8);

@@ -111,7 +111,11 @@ void time_stage(Bench& bench, const std::string& name, const Model& model,
             [&](const ggml_tensor& node, double seconds) { profile.add(node, seconds); });
         run();
         bench.backend.set_on_operation({});
-        std::cout << profile.to_text() << std::flush;
+        std::cout << profile.to_text();
+        if (!bench.backend.is_cpu()) {
+            std::cout << to_text(model.graph()->placement());
+        }
+        std::cout << std::flush;
     }
 }
 

@@ -93,4 +93,16 @@ std::string Profile::to_text() const {
     return out.str();
 }
 
+std::string to_text(const GraphPlacement& placement) {
+    std::ostringstream out;
+    out << "  copies between device and CPU: " << placement.n_copies << ", "
+        << placement.copied_bytes / 1000 << " kB; on the CPU:";
+    for (const auto& [kind, n] : placement.on_cpu) {
+        out << " " << kind << " x " << n;
+    }
+    out << (placement.on_cpu.empty() ? " nothing of " : " of ") << placement.n_operations
+        << " operations\n";
+    return out.str();
+}
+
 }  // namespace flux2::cli

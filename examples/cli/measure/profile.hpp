@@ -1,6 +1,8 @@
 // Where the time of a network goes: seconds per kind of operation and per shape.
 #pragma once
 
+#include "compute/graph.hpp"
+
 #include <ggml.h>
 
 #include <cstdint>
@@ -29,5 +31,8 @@ class Profile {
 
     std::map<std::string, std::map<std::string, Cost>> kinds_;  // shapes of each kind
 };
+
+// A line: how many operations run on the CPU, and what is copied at each computation.
+std::string to_text(const GraphPlacement& placement);
 
 }  // namespace flux2::cli

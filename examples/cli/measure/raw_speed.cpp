@@ -96,7 +96,7 @@ std::optional<Operands> make_operands(const Backend& backend, const MatMul& shap
         return std::nullopt;  // too large
     }
     if (repack == nullptr) {
-        ggml_backend_buffer_clear(o.weight.buffer.get(), 0);
+        ggml_backend_buffer_clear(o.w->buffer, 0);
     }
     fill(o.w);
     fill(o.x);
@@ -111,7 +111,7 @@ double seconds_of_row(const Backend& backend, const Operands& o, int n) {
     for (int i = 0; i < n; ++i) {
         last = cpu::is_repacked(o.w) ? cpu::linear_repacked(graph, o.w, o.x)
                                      : multiply(graph, o.w, o.x);
-        ggml_backend_tensor_alloc(o.others.buffer.get(), last, o.y->data);
+        ggml_backend_tensor_alloc(o.y->buffer, last, o.y->data);
         graph.expand(last);
     }
     graph.finish(last);

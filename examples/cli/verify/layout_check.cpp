@@ -118,7 +118,7 @@ HostTensor multiply(const Backend& backend, const Operands& operands, const Layo
     constexpr size_t kMaxNodes = 16;
     const Matrix w(operands.type, n_out);
     const TensorBuffer buffer = backend.allocate(std::array{w.tensor}, layout.memory, "a matrix");
-    ggml_backend_buffer_set_usage(buffer.buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    buffer.set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     const auto blocks = std::span(operands.blocks).first(ggml_nbytes(w.tensor));
     if (layout.own_tiles) {
         cpu::mark_repacked(w.tensor);

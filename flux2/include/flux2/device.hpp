@@ -14,6 +14,7 @@ struct DeviceInfo {
     std::string description;  // the product's name
     uint64_t free_bytes = 0;
     uint64_t total_bytes = 0;
+    bool is_software = false;  // a GPU that the CPU imitates: used only when it is named
 };
 
 FLUX2_API std::vector<DeviceInfo> list_devices();

@@ -95,6 +95,8 @@ typedef struct flux2_device {
     const char* description;  // the product's name
     uint64_t free_bytes;
     uint64_t total_bytes;
+    uint32_t is_software;  // a GPU that the CPU imitates: used only when it is named
+    uint32_t reserved;
 } flux2_device;
 
 typedef struct flux2_device_list {
