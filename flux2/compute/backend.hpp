@@ -42,6 +42,10 @@ struct TensorBuffer {
     uint64_t bytes = 0;
 };
 
+// The name of the device that Backend would choose for this one. Throws bad_argument for an unknown
+// name.
+std::string device_name(const std::string& device);
+
 // A device and the CPU. Graphs and weights borrow it, so it must outlive them.
 class Backend {
   public:
@@ -61,6 +65,9 @@ class Backend {
     int n_threads() const { return n_threads_; }
     bool multiplies_bf16() const { return device_->abilities().multiplies_bf16; }
     bool takes_parallel_writes() const { return device_->abilities().takes_parallel_writes; }
+
+    // Throws backend when the device was lost: to be called after what it should have done.
+    void check_alive() const { device_->check_alive(); }
 
     // What is best here, unless it was told to take only ggml's.
     Operations operations() const { return operations_; }

@@ -32,7 +32,7 @@ std::vector<ggml_backend_buffer_type_t> Device::repack_buffer_types(const ggml_t
 }
 
 std::unique_ptr<Device> open_device(ggml_backend_dev_t device) {
-    for (const auto make : {make_cpu_device, make_cuda_device}) {
+    for (const auto make : {make_cpu_device, make_cuda_device, make_remote_device}) {
         if (std::unique_ptr<Device> made = make(device)) {
             return made;
         }

@@ -29,6 +29,11 @@ struct DeviceAbilities {
     // A computation that fails ends with an Error. Elsewhere ggml may end the program, so a lack of
     // memory must be found before.
     bool fails_softly = false;
+    // Blocks of weights may be copied to it in turn while it computes.
+    bool streams_blocks = true;
+    // It lies behind a network: it keeps the last graph that it was sent, if that is computed
+    // without a pause, and tensors that are written in one go.
+    bool is_far = false;
 };
 
 class Device {
@@ -39,6 +44,8 @@ class Device {
     std::string name() const;
     bool is_cpu() const;
     const DeviceAbilities& abilities() const { return abilities_; }
+    // Throws backend when it was lost; what was read from it since is worthless.
+    virtual void check_alive() const {}
 
     // What graphs run on. Throws backend when it fails.
     virtual ggml_backend_ptr start() const;

@@ -97,7 +97,9 @@ void Graph::finish(ggml_tensor* output) {
         memory_.host = sizes.back();  // the CPU comes last
         memory_.device = backend_.is_cpu() ? 0 : sizes.front();
     } else {
-        check(ggml_backend_sched_alloc_graph(scheduler_.get(), graph_), ErrorKind::out_of_memory,
+        const bool has_room = ggml_backend_sched_alloc_graph(scheduler_.get(), graph_);
+        backend_.check_alive();
+        check(has_room, ErrorKind::out_of_memory,
               "the computation does not fit into the memory of ", backend_.name(),
               "; make a smaller picture or use another ", Setting::device);
         memory_ = allocated();
@@ -124,12 +126,14 @@ void Graph::set(ggml_tensor* input, std::span<const float> values) {
     check(ggml_nbytes(input) == values.size_bytes(), ErrorKind::internal, "input ", input->name,
           " takes ", ggml_nelements(input), " values, not ", values.size());
     ggml_backend_tensor_set(input, values.data(), 0, values.size_bytes());
+    backend_.check_alive();
 }
 
 void Graph::set(ggml_tensor* input, std::span<const int32_t> values) {
     check(ggml_nbytes(input) == values.size_bytes(), ErrorKind::internal, "input ", input->name,
           " takes ", ggml_nelements(input), " values, not ", values.size());
     ggml_backend_tensor_set(input, values.data(), 0, values.size_bytes());
+    backend_.check_alive();
 }
 
 void Graph::compute() {
@@ -137,8 +141,10 @@ void Graph::compute() {
     n_blocks_passed_ = 0;
     thrown_ = nullptr;
     *lacks_memory_ = false;
+    const bool is_far = backend_.device().abilities().is_far;
     const auto start = std::chrono::steady_clock::now();
-    const bool looks_at_nodes = !block_ends_.empty() || backend_.on_operation();
+    const bool pauses = !block_ends_.empty() && (before_block_ || !is_far);
+    const bool looks_at_nodes = pauses || backend_.on_operation();
     ggml_backend_sched_set_eval_callback(scheduler_.get(), looks_at_nodes ? on_node : nullptr,
                                          this);
     if (before_block_) {
@@ -149,11 +155,15 @@ void Graph::compute() {
         std::rethrow_exception(thrown_);
     }
     check(!backend_.cancel_requested(), ErrorKind::cancelled, "cancelled");
+    backend_.check_alive();
     check(!*lacks_memory_, ErrorKind::out_of_memory,
           "the computation found no more RAM to work in; close other programs, or make a smaller "
           "picture");
     check(status == GGML_STATUS_SUCCESS, ErrorKind::backend, "the computation failed on ",
           backend_.name(), ": ", ggml_status_to_string(status));
+    if (!looks_at_nodes && !block_ends_.empty() && backend_.on_progress()) {
+        backend_.on_progress()(1.0);
+    }
     if (!backend_.is_cpu() && !block_ends_.empty()) {
         constexpr double kSecondsToPause = 0.1;
         const double seconds =
@@ -221,6 +231,7 @@ HostTensor Graph::read(const ggml_tensor* tensor) const {
           "tensor ", tensor->name, " cannot be read back");
     HostTensor result({tensor->ne[0], tensor->ne[1], tensor->ne[2], tensor->ne[3]});
     ggml_backend_tensor_get(tensor, result.data.data(), 0, ggml_nbytes(tensor));
+    backend_.check_alive();
     return result;
 }
 

@@ -60,8 +60,48 @@ std::vector<double> times_of(const Job& job, Stage stage, size_t n_graphs) {
     }
 }
 
+void add_bytes(std::vector<DevicePeak>& devices, const std::string& device, uint64_t bytes) {
+    const auto found = std::find_if(devices.begin(), devices.end(),
+                                    [&](const DevicePeak& d) { return d.device == device; });
+    if (found != devices.end()) {
+        found->bytes += bytes;
+    } else if (bytes > 0) {
+        devices.push_back({device, bytes});
+    }
+}
+
+// Makes each at least as large as in `other`.
+void raise(std::vector<DevicePeak>& devices, const std::vector<DevicePeak>& other) {
+    for (const DevicePeak& peak : other) {
+        const auto found = std::find_if(devices.begin(), devices.end(), [&](const DevicePeak& d) {
+            return d.device == peak.device;
+        });
+        if (found == devices.end()) {
+            devices.push_back(peak);
+        } else {
+            found->bytes = std::max(found->bytes, peak.bytes);
+        }
+    }
+}
+
+uint64_t largest(const std::vector<DevicePeak>& devices) {
+    uint64_t bytes = 0;
+    for (const DevicePeak& device : devices) {
+        bytes = std::max(bytes, device.bytes);
+    }
+    return bytes;
+}
+
+// A device that has too little memory, or null.
+const DevicePeak* device_over(const MemoryPlan& plan, const MemoryLimits& limits) {
+    const auto found =
+        std::find_if(plan.devices.begin(), plan.devices.end(),
+                     [&](const DevicePeak& d) { return d.bytes > limits.of(d.device); });
+    return found == plan.devices.end() ? nullptr : &*found;
+}
+
 bool fits(const MemoryPlan& plan, const MemoryLimits& limits) {
-    return plan.device_peak <= limits.device && plan.host_peak <= limits.host;
+    return device_over(plan, limits) == nullptr && plan.host_peak <= limits.host;
 }
 
 }  // namespace
@@ -79,16 +119,15 @@ MemoryPlanner::MemoryPlanner(const Model& model, const LoadOptions& options, uin
     : model_(model),
       options_(options),
       program_bytes_(program_bytes),
-      device_(options.device, options.threads, BackendUse::measure),
-      cpu_("CPU", options.threads, BackendUse::measure) {}
+      backends_(options, BackendUse::measure) {}
 
-Backend& MemoryPlanner::backend(Placement placement) {
-    return placement == Placement::cpu ? cpu_ : device_;
+Backend& MemoryPlanner::backend(Part part, Placement placement) {
+    return placement == Placement::cpu ? backends_.cpu() : backends_.of(part);
 }
 
-std::string MemoryPlanner::name_of(Placement placement) {
-    const std::string name = backend(placement).name();
-    return placement == Placement::streamed && !device_.is_cpu() ? "streamed to " + name : name;
+std::string MemoryPlanner::name_of(Part part, Placement placement) {
+    const Backend& used = backend(part, placement);
+    return (placement == Placement::streamed && !used.is_cpu() ? "streamed to " : "") + used.name();
 }
 
 uint64_t MemoryPlanner::device_bytes(const Work& work) {
@@ -146,11 +185,13 @@ MemoryPlanner::Work MemoryPlanner::decode(const Job& job, Part part, Placement p
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_text_encoder(const Job& job, Placement placement) {
-    TextEncoder encoder(backend(placement), read_text_encoder_sizes(*model_.text_encoder),
-                        text_encoder_facts(model_.text), *model_.text_encoder,
-                        weight_options(options_, placement, job.adapters.text_encoder));
+    TextEncoder encoder(
+        backend(Part::text_encoder, placement), read_text_encoder_sizes(*model_.text_encoder),
+        text_encoder_facts(model_.text), *model_.text_encoder,
+        weight_options(options_, Part::text_encoder, placement, job.adapters.text_encoder));
     encoder.reserve(job.text_length);
     return {Part::text_encoder,
+            backend(Part::text_encoder, placement).name(),
             encoder.weight_memory(),
             encoder.compute_memory(),
             static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes +
@@ -159,8 +200,10 @@ MemoryPlanner::Work MemoryPlanner::measure_text_encoder(const Job& job, Placemen
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement placement) {
-    Transformer transformer(backend(placement), model_.sizes, model_.transformer,
-                            weight_options(options_, placement, job.adapters.transformer));
+    const Backend& used = backend(Part::transformer, placement);
+    Transformer transformer(
+        used, model_.sizes, model_.transformer,
+        weight_options(options_, Part::transformer, placement, job.adapters.transformer));
     TransformerShape shape{.mode = ReferenceMode::joint,
                            .n_img = job.latent_w() * job.latent_h(),
                            .n_ref = job.n_reference_tokens(),
@@ -186,7 +229,10 @@ MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement
     }
     const auto token_bytes = static_cast<uint64_t>(model_.sizes.channels) * sizeof(float);
     // Latents, velocities and temporary copies.
-    return {Part::transformer, transformer.weight_memory(), graph,
+    return {Part::transformer,
+            used.name(),
+            transformer.weight_memory(),
+            graph,
             token_bytes *
                     static_cast<uint64_t>(shape.n_pictures * (5 * shape.n_img + 3 * shape.n_ref)) +
                 transformer.weight_memory().loading,
@@ -194,7 +240,8 @@ MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement
 }
 
 std::unique_ptr<Autoencoder> MemoryPlanner::autoencoder(Part part, Placement placement) {
-    return make_autoencoder(backend(placement), model_, part, weight_options(options_, placement));
+    return make_autoencoder(backend(part, placement), model_, part,
+                            weight_options(options_, part, placement));
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_encode(const Job& job, Part part, Placement placement,
@@ -211,7 +258,11 @@ MemoryPlanner::Work MemoryPlanner::measure_encode(const Job& job, Part part, Pla
             {int64_t{image.width} * image.height, amounts_of(network->graph()->nodes())});
         pixels = std::max(pixels, costs.back().size);
     }
-    return {part, network->weight_memory(), graph, static_cast<uint64_t>(pixels * kPixelBytes),
+    return {part,
+            backend(part, placement).name(),
+            network->weight_memory(),
+            graph,
+            static_cast<uint64_t>(pixels * kPixelBytes),
             std::move(costs)};
 }
 
@@ -222,6 +273,7 @@ MemoryPlanner::Work MemoryPlanner::measure_decode(const Job& job, Part part, Pla
     network->reserve_decode(job.width, job.height);
     const int64_t pixels = int64_t{job.width} * job.height;
     return {part,
+            backend(part, placement).name(),
             network->weight_memory(),
             network->compute_memory(),
             static_cast<uint64_t>(pixels * kPixelBytes),
@@ -270,7 +322,7 @@ MapMemory MemoryPlanner::fastest_maps(const Job& job, Part part, Placement place
         }
         chosen = maps;
         const Work work = work_with(maps);
-        if (device_bytes(work) <= limits.device &&
+        if (device_bytes(work) <= limits.of(work.device) &&
             work.weights.own.host + work.graph.host + work.passing <= limits.free_host) {
             break;
         }
@@ -342,9 +394,9 @@ MemoryPlan MemoryPlanner::plan(const Job& job, const MemoryChoice& choice) {
     for (const PlannedStage& stage : stages) {
         StageMemory memory;
         memory.stage = stage.name;
-        memory.placement =
-            name_of(choice.placement[static_cast<size_t>(stage.works.front().part)]) +
-            (stage.in_bands ? ", in bands" : "");
+        const Part part = stage.works.front().part;
+        memory.placement = name_of(part, choice.placement[static_cast<size_t>(part)]) +
+                           (stage.in_bands ? ", in bands" : "");
         memory.host_compute = common_bytes(job);
         for (const Work& work : stage.works) {
             memory.device_weights += work.weights.own.device;
@@ -382,14 +434,15 @@ MemoryPlan MemoryPlanner::peaks_in_turn(const std::vector<PlannedStage>& stages)
     for (const PlannedStage& stage : stages) {
         MemoryPlan sum;
         for (const Work& work : stage.works) {
-            sum.device_peak += device_bytes(work);
+            add_bytes(sum.devices, work.device, device_bytes(work));
             sum.host_peak += work.weights.own.host + work.graph.host + work.passing;
             sum.mapped_peak += work.weights.mapped;
         }
-        plan.device_peak = std::max(plan.device_peak, sum.device_peak);
+        raise(plan.devices, sum.devices);
         plan.host_peak = std::max(plan.host_peak, sum.host_peak);
         plan.mapped_peak = std::max(plan.mapped_peak, sum.mapped_peak);
     }
+    plan.device_peak = largest(plan.devices);
     return plan;
 }
 
@@ -397,40 +450,45 @@ MemoryPlan MemoryPlanner::peaks_in_turn(const std::vector<PlannedStage>& stages)
 MemoryPlan MemoryPlanner::peaks_together(const std::vector<PlannedStage>& stages) const {
     std::array<WeightMemory, kAllParts.size()> weights = {};
     std::array<MemoryUse, kAllParts.size()> graphs = {};
+    std::array<std::string, kAllParts.size()> devices;
     MemoryPlan plan;
     for (const PlannedStage& stage : stages) {
         uint64_t passing = 0;
         for (const Work& work : stage.works) {
             const auto part = static_cast<size_t>(work.part);
             weights[part] = work.weights;
+            devices[part] = work.device;
             graphs[part] = larger(graphs[part], work.graph);
             passing += work.passing;
         }
         plan.host_peak = std::max(plan.host_peak, passing);
     }
     for (size_t part = 0; part < kAllParts.size(); ++part) {
-        plan.device_peak += weights[part].own.device + graphs[part].device;
+        add_bytes(plan.devices, devices[part], weights[part].own.device + graphs[part].device);
         plan.host_peak += weights[part].own.host + graphs[part].host;
         plan.mapped_peak += weights[part].mapped;
     }
+    plan.device_peak = largest(plan.devices);
     return plan;
 }
 
 // Whether the device multiplies unpacked matrices faster and the options allow it.
-bool MemoryPlanner::may_unpack(Part part) const {
-    return facts_of(part).has_blocks && device_.operations() == Operations::cuda &&
-           options_.unpack && options_.type.empty();
+bool MemoryPlanner::may_unpack(Part part) {
+    return facts_of(part).has_blocks && backends_.of(part).operations() == Operations::cuda &&
+           options_.unpack && chosen_type(options_, part).empty();
 }
 
-Placements MemoryPlanner::place(const Job& job, uint64_t device_limit, bool keep_loaded) {
+Placements MemoryPlanner::place(const Job& job, const MemoryLimits& limits, bool keep_loaded) {
     Placements chosen;
     chosen.fill(Placement::device);
-    if (device_.is_cpu()) {
-        return chosen;
-    }
-    // Unpacked weights of all parts that stay loaded must fit together with everything else.
-    const uint64_t unpacked_limit = keep_loaded ? device_limit / 2 : device_limit;
     const auto choose_for = [&](Part part, const auto& bytes_at) {
+        const Backend& device = backends_.of(part);
+        if (device.is_cpu()) {
+            return;
+        }
+        const uint64_t device_limit = limits.of(device.name());
+        // Unpacked weights of all parts that stay loaded must fit together with everything else.
+        const uint64_t unpacked_limit = keep_loaded ? device_limit / 2 : device_limit;
         Placement& placement = chosen[static_cast<size_t>(part)];
         if (may_unpack(part) && bytes_at(Placement::unpacked) <= unpacked_limit) {
             placement = Placement::unpacked;
@@ -439,7 +497,8 @@ Placements MemoryPlanner::place(const Job& job, uint64_t device_limit, bool keep
         if (bytes_at(Placement::device) <= device_limit) {
             return;
         }
-        placement = facts_of(part).has_blocks && bytes_at(Placement::streamed) <= device_limit
+        placement = facts_of(part).has_blocks && device.device().abilities().streams_blocks &&
+                            bytes_at(Placement::streamed) <= device_limit
                         ? Placement::streamed
                         : Placement::cpu;
     };
@@ -450,10 +509,12 @@ Placements MemoryPlanner::place(const Job& job, uint64_t device_limit, bool keep
     for (const Part part : {Part::vae, Part::tiny_autoencoder}) {
         choose_for(part, [&](Placement p) { return autoencoder_bytes(job, part, p); });
     }
+    const bool previews_there =
+        previews(job) && &backends_.of(Part::tiny_autoencoder) == &backends_.of(Part::transformer);
     const uint64_t beside =
-        previews(job) ? autoencoder_bytes(job, Part::tiny_autoencoder,
-                                          chosen[static_cast<size_t>(Part::tiny_autoencoder)])
-                      : 0;
+        previews_there ? autoencoder_bytes(job, Part::tiny_autoencoder,
+                                           chosen[static_cast<size_t>(Part::tiny_autoencoder)])
+                       : 0;
     choose_for(Part::transformer,
                [&](Placement p) { return device_bytes(transformer(job, p)) + beside; });
     return chosen;
@@ -462,7 +523,7 @@ Placements MemoryPlanner::place(const Job& job, uint64_t device_limit, bool keep
 MemoryChoice MemoryPlanner::choose(const Job& job, const MemoryLimits& limits) {
     const auto choice_when = [&](bool keep_loaded, MapMemory least) {
         MemoryChoice choice;
-        choice.placement = place(job, limits.device, keep_loaded);
+        choice.placement = place(job, limits, keep_loaded);
         choice.maps = choose_maps(job, choice.placement, least, limits);
         choice.keep_loaded = keep_loaded;
         choice.plan = plan(job, choice);
@@ -478,13 +539,14 @@ MemoryChoice MemoryPlanner::choose(const Job& job, const MemoryLimits& limits) {
             return together;
         }
     }
-    const bool device_full = together.plan.device_peak > limits.device;
+    const DevicePeak* full = device_over(together.plan, limits);
     MemoryChoice in_turn = choice_when(false, MapMemory::whole);
-    in_turn.why_in_turn = concat(
-        "all parts together take ",
-        gigabytes(device_full ? together.plan.device_peak : together.plan.host_peak),
-        device_full ? " on the device, which has " : " of RAM, of which there are ",
-        gigabytes(device_full ? limits.device : limits.host), ": they are loaded one at a time");
+    in_turn.why_in_turn = concat("all parts together take ",
+                                 gigabytes(full != nullptr ? full->bytes : together.plan.host_peak),
+                                 full != nullptr ? concat(" on ", full->device, ", which has ")
+                                                 : " of RAM, of which there are ",
+                                 gigabytes(full != nullptr ? limits.of(full->device) : limits.host),
+                                 ": they are loaded one at a time");
     return in_turn;
 }
 

@@ -430,8 +430,10 @@ Pipeline::Pipeline(Pipeline&& other) noexcept = default;
 Pipeline& Pipeline::operator=(Pipeline&& other) noexcept = default;
 
 Pipeline Pipeline::load(const ModelFiles& files, const LoadOptions& options) {
-    if (!options.type.empty()) {
-        parse_matrix_type(options.type);  // refuses an unknown one before files are opened
+    for (const Part part : kAllParts) {
+        if (const std::string& type = chosen_type(options, part); !type.empty()) {
+            parse_matrix_type(type);  // refuses an unknown one before files are opened
+        }
     }
     return Pipeline(std::make_unique<Impl>(open_model(files, options.variant), options));
 }

@@ -358,6 +358,14 @@ typedef struct flux2_load_options {
     uint32_t keep_loaded;       // keep all parts loaded if they fit; else one at a time
     uint32_t repack;            // on a CPU, repack matrices where that is faster and RAM suffices
     uint32_t unpack;  // on an NVIDIA GPU, unpack quantised matrices to BF16 when there is room
+    // Devices and types of single parts, in place of `device` and `type`; null: those. What is said
+    // for vae holds for the tiny autoencoder too.
+    const char* transformer_device;
+    const char* transformer_type;
+    const char* text_encoder_device;
+    const char* text_encoder_type;
+    const char* vae_device;
+    const char* vae_type;
 } flux2_load_options;
 
 FLUX2_API void flux2_load_options_init(flux2_load_options* options, size_t size);

@@ -127,6 +127,11 @@ FLUX2_API AdapterInfo inspect_adapter(const std::filesystem::path& path);
 
 // ---- Making pictures ----
 
+// Where one part of a model is held and how; empty: as LoadOptions says for all.
+struct PartOptions {
+    std::string device, type;
+};
+
 struct LoadOptions {
     std::string device = "auto";    // a name from list_devices(); auto: the first GPU, else the CPU
     int threads = 0;                // 0: one per physical core
@@ -142,6 +147,8 @@ struct LoadOptions {
     bool unpack = true;
     std::filesystem::path cache_folder;  // for encoded prompts and pictures; empty: no cache
     uint64_t cache_bytes = 500'000'000;  // upper limit of that folder
+    // Devices and types of single parts; those of `vae` hold for the tiny autoencoder too.
+    PartOptions transformer = {}, text_encoder = {}, vae = {};
 };
 
 // A picture to start from. Noise is added to it, and about this share of the steps is run:
@@ -286,13 +293,20 @@ struct StageMemory {
     double seconds = 0;         // forecast, without loading; 0: could not be measured
 };
 
+// What one device must have at a time.
+struct DevicePeak {
+    std::string device;
+    uint64_t bytes = 0;
+};
+
 struct MemoryPlan {
     std::vector<StageMemory> stages;
-    int n_pictures = 1;  // in one pass
-    uint64_t device_peak = 0;
+    int n_pictures = 1;        // in one pass
+    uint64_t device_peak = 0;  // of the device that takes the most
     uint64_t host_peak = 0;
     uint64_t mapped_peak = 0;
-    double seconds = 0;  // of all stages; 0 when one of them could not be measured
+    double seconds = 0;               // of all stages; 0 when one of them could not be measured
+    std::vector<DevicePeak> devices;  // every device that is used, without the CPU
 };
 
 // Move-only.

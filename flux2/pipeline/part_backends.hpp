@@ -1,0 +1,44 @@
+// Which device and which type each part of a model has, and the backends of these devices: one for
+// each device, shared by the parts on it.
+#pragma once
+
+#include <flux2/flux2.hpp>
+#include "compute/backend.hpp"
+#include "networks/part.hpp"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace flux2 {
+
+// What the options say for a part, else for all of them.
+const std::string& chosen_device(const LoadOptions& options, Part part);
+const std::string& chosen_type(const LoadOptions& options, Part part);
+
+class PartBackends {
+  public:
+    // Borrows the options and starts the devices they name. Throws bad_argument for an unknown one.
+    explicit PartBackends(const LoadOptions& options, BackendUse use = BackendUse::compute);
+
+    // Of the device that was chosen for the part.
+    Backend& of(Part part);
+    // For parts that do not fit it; started when it is asked for first.
+    Backend& cpu();
+    // All that are started.
+    std::vector<Backend*> all();
+
+    // As Backend::set_cancel, for those that are started later too.
+    void set_cancel(const std::atomic<bool>* flag);
+
+  private:
+    Backend& named(const std::string& device);
+
+    const LoadOptions& options_;
+    BackendUse use_;
+    std::vector<std::unique_ptr<Backend>> backends_;
+    const std::atomic<bool>* cancel_ = nullptr;
+};
+
+}  // namespace flux2
