@@ -46,8 +46,12 @@ void add_model_options(cxxopts::Options& options) {
          "between them",
          text())                                                                         //
         ("device-diffusion", "device of the transformer, in place of --device", text())  //
-        ("device-llm", "device of the text encoder, likewise", text())                   //
-        ("device-vae", "device of the autoencoder, likewise", text())                    //
+        ("split",
+         "transformer's blocks on several devices: auto, or proportions such as 2,1; with "
+         "--device-diffusion RPC0,RPC1 on these, else on all GPUs, then the CPU",
+         text())                                                        //
+        ("device-llm", "device of the text encoder, likewise", text())  //
+        ("device-vae", "device of the autoencoder, likewise", text())   //
         ("type-diffusion", "type of the transformer's matrices, in place of --type",
          text())                                                               //
         ("type-llm", "type of the text encoder's matrices, likewise", text())  //
@@ -161,6 +165,7 @@ void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model) {
         read_text(args, ("device-" + part).c_str(), target.device);
         read_text(args, ("type-" + part).c_str(), target.type);
     };
+    read_text(args, "split", model.load.split);
     read_part("diffusion", model.load.transformer);
     read_part("llm", model.load.text_encoder);
     read_part("vae", model.load.vae);
@@ -352,6 +357,8 @@ const char* option_of(Setting setting) {
             return "--variant";
         case Setting::cache_folder:
             return "--no-cache";  // messages say to leave this setting empty
+        case Setting::split:
+            return "--split";
         case Setting::fit_size:
             return "--fit";
         case Setting::init:

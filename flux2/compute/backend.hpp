@@ -69,6 +69,12 @@ class Backend {
     // Throws backend when the device was lost: to be called after what it should have done.
     void check_alive() const { device_->check_alive(); }
 
+    // Bytes that graphs have copied to and from the device so far, without weights.
+    struct Traffic {
+        uint64_t sent = 0, received = 0;
+    };
+    Traffic& traffic() const { return *traffic_; }
+
     // What is best here, unless it was told to take only ggml's.
     Operations operations() const { return operations_; }
     void use_stock_operations() { operations_ = Operations::stock; }
@@ -116,6 +122,7 @@ class Backend {
     const std::atomic<bool>* cancel_ = nullptr;
     std::function<void(double share)> on_progress_;
     OnOperation on_operation_;
+    std::unique_ptr<Traffic> traffic_ = std::make_unique<Traffic>();
 };
 
 }  // namespace flux2

@@ -141,8 +141,11 @@ TextEncoder& LoadedModel::text_encoder() {
 
 Transformer& LoadedModel::transformer() {
     load(Part::transformer, [&](const Backend& backend, const WeightOptions& weights) {
+        const std::vector<BlockShare> shares = placement(Part::transformer) == Placement::cpu
+                                                   ? std::vector<BlockShare>{{&backend, 1}}
+                                                   : backends_.of_blocks();
         transformer_ =
-            std::make_unique<Transformer>(backend, model_.sizes, model_.transformer, weights);
+            std::make_unique<Transformer>(shares, model_.sizes, model_.transformer, weights);
     });
     return *transformer_;
 }
@@ -222,9 +225,14 @@ uint64_t LoadedModel::device_bytes(const Backend& device) {
         }
     };
     add(Part::text_encoder, text_encoder_);
-    add(Part::transformer, transformer_);
     add(Part::vae, vae_);
     add(Part::tiny_autoencoder, tiny_);
+    for (const BlockRange& range :
+         transformer_ ? transformer_->block_ranges() : std::vector<BlockRange>()) {
+        if (range.backend == &device) {
+            bytes += range.weights.device + range.compute.device;
+        }
+    }
     return bytes;
 }
 
@@ -257,7 +265,9 @@ std::string LoadedModel::take_smaller_placement(Part part) {
         set_placement(part, Placement::device);
         return "its weights stay quantised";
     }
-    const bool streams = placement(part) == Placement::device && facts_of(part).has_blocks &&
+    const bool is_split = part == Part::transformer && backends_.splits_transformer();
+    const bool streams = !is_split && placement(part) == Placement::device &&
+                         facts_of(part).has_blocks &&
                          device(part).device().abilities().streams_blocks;
     set_placement(part, streams ? Placement::streamed : Placement::cpu);
     return streams ? "its blocks are streamed from RAM" : "it runs on the CPU";

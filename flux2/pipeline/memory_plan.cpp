@@ -100,6 +100,26 @@ const DevicePeak* device_over(const MemoryPlan& plan, const MemoryLimits& limits
     return found == plan.devices.end() ? nullptr : &*found;
 }
 
+bool within(const std::vector<DevicePeak>& devices, const MemoryLimits& limits) {
+    return std::all_of(devices.begin(), devices.end(),
+                       [&](const DevicePeak& d) { return d.bytes <= limits.of(d.device); });
+}
+
+// "double 0-4, single 0-9"
+std::string name_blocks(const BlockRange& range, size_t n_double) {
+    std::string text;
+    const auto add = [&](const char* kind, size_t first, size_t end) {
+        if (first < end) {
+            text += concat(text.empty() ? "" : ", ", kind, " ", first);
+            text += end - first > 1 ? concat("-", end - 1) : "";
+        }
+    };
+    add("double", range.first, std::min(range.end, n_double));
+    add("single", std::max(range.first, n_double) - n_double,
+        std::max(range.end, n_double) - n_double);
+    return text;
+}
+
 bool fits(const MemoryPlan& plan, const MemoryLimits& limits) {
     return device_over(plan, limits) == nullptr && plan.host_peak <= limits.host;
 }
@@ -123,6 +143,14 @@ MemoryPlanner::MemoryPlanner(const Model& model, const LoadOptions& options, uin
 
 Backend& MemoryPlanner::backend(Part part, Placement placement) {
     return placement == Placement::cpu ? backends_.cpu() : backends_.of(part);
+}
+
+std::vector<DevicePeak> MemoryPlanner::on_device(Part part, Placement placement,
+                                                 const WeightMemory& weights,
+                                                 const MemoryUse& graph) {
+    std::vector<DevicePeak> devices;
+    add_bytes(devices, backend(part, placement).name(), weights.own.device + graph.device);
+    return devices;
 }
 
 std::string MemoryPlanner::name_of(Part part, Placement placement) {
@@ -190,19 +218,24 @@ MemoryPlanner::Work MemoryPlanner::measure_text_encoder(const Job& job, Placemen
         text_encoder_facts(model_.text), *model_.text_encoder,
         weight_options(options_, Part::text_encoder, placement, job.adapters.text_encoder));
     encoder.reserve(job.text_length);
-    return {Part::text_encoder,
-            backend(Part::text_encoder, placement).name(),
-            encoder.weight_memory(),
-            encoder.compute_memory(),
-            static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes +
-                encoder.weight_memory().loading,
-            {{job.text_length, amounts_of(encoder.graph()->nodes())}}};
+    return {
+        Part::text_encoder,
+        on_device(Part::text_encoder, placement, encoder.weight_memory(), encoder.compute_memory()),
+        encoder.weight_memory(),
+        encoder.compute_memory(),
+        static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes +
+            encoder.weight_memory().loading,
+        {{job.text_length, amounts_of(encoder.graph()->nodes())}},
+        {},
+        {}};
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement placement) {
     const Backend& used = backend(Part::transformer, placement);
+    const std::vector<BlockShare> shares =
+        placement == Placement::cpu ? std::vector<BlockShare>{{&used, 1}} : backends_.of_blocks();
     Transformer transformer(
-        used, model_.sizes, model_.transformer,
+        shares, model_.sizes, model_.transformer,
         weight_options(options_, Part::transformer, placement, job.adapters.transformer));
     TransformerShape shape{.mode = ReferenceMode::joint,
                            .n_img = job.latent_w() * job.latent_h(),
@@ -211,6 +244,7 @@ MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement
                            .n_pictures = job.n_pictures,
                            .n_texts = job.guides_in_one_pass() ? 2 : 1};
     MemoryUse graph;
+    std::vector<DevicePeak> devices;
     std::vector<GraphCost> costs;
     const bool kv = model_.variant == Variant::kv && shape.n_ref > 0;
     for (const ReferenceMode mode : kv ? std::vector{ReferenceMode::extract, ReferenceMode::cached}
@@ -222,21 +256,45 @@ MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement
         }
         transformer.reserve(computed);
         graph = larger(graph, transformer.compute_memory());
+        std::vector<DevicePeak> now;
+        for (const BlockRange& range : transformer.block_ranges()) {
+            add_bytes(now, range.backend->name(), range.weights.device + range.compute.device);
+        }
+        raise(devices, now);
         const int64_t n_ref = mode == ReferenceMode::cached ? 0 : shape.n_ref;
         costs.push_back(
             {(shape.n_txt + shape.n_img + n_ref) * computed.n_pictures * computed.n_texts,
              amounts_of(transformer.graph()->nodes())});
     }
+    if (shares.size() > 1) {
+        costs.clear();  // devices of different speed
+    }
+    std::vector<BlockPlace> blocks;
+    for (const BlockRange& range : transformer.block_ranges()) {
+        blocks.push_back(
+            {range.backend->name(), name_blocks(range, static_cast<size_t>(model_.sizes.n_double)),
+             range.weights.device + range.weights.host, range.compute.device + range.compute.host});
+    }
+    std::vector<StepTraffic> traffic;
+    for (const Crossing& crossing : transformer.crossings()) {
+        const auto name = [](const Backend* backend) {
+            return backend == nullptr ? "host" : backend->name();
+        };
+        traffic.push_back({name(crossing.from), name(crossing.to),
+                           crossing.activations + crossing.others, crossing.activations});
+    }
     const auto token_bytes = static_cast<uint64_t>(model_.sizes.channels) * sizeof(float);
     // Latents, velocities and temporary copies.
+    const uint64_t passing =
+        token_bytes * static_cast<uint64_t>(shape.n_pictures * (5 * shape.n_img + 3 * shape.n_ref));
     return {Part::transformer,
-            used.name(),
+            devices,
             transformer.weight_memory(),
             graph,
-            token_bytes *
-                    static_cast<uint64_t>(shape.n_pictures * (5 * shape.n_img + 3 * shape.n_ref)) +
-                transformer.weight_memory().loading,
-            std::move(costs)};
+            passing + transformer.weight_memory().loading,
+            std::move(costs),
+            std::move(blocks),
+            std::move(traffic)};
 }
 
 std::unique_ptr<Autoencoder> MemoryPlanner::autoencoder(Part part, Placement placement) {
@@ -259,11 +317,13 @@ MemoryPlanner::Work MemoryPlanner::measure_encode(const Job& job, Part part, Pla
         pixels = std::max(pixels, costs.back().size);
     }
     return {part,
-            backend(part, placement).name(),
+            on_device(part, placement, network->weight_memory(), graph),
             network->weight_memory(),
             graph,
             static_cast<uint64_t>(pixels * kPixelBytes),
-            std::move(costs)};
+            std::move(costs),
+            {},
+            {}};
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_decode(const Job& job, Part part, Placement placement,
@@ -273,11 +333,13 @@ MemoryPlanner::Work MemoryPlanner::measure_decode(const Job& job, Part part, Pla
     network->reserve_decode(job.width, job.height);
     const int64_t pixels = int64_t{job.width} * job.height;
     return {part,
-            backend(part, placement).name(),
+            on_device(part, placement, network->weight_memory(), network->compute_memory()),
             network->weight_memory(),
             network->compute_memory(),
             static_cast<uint64_t>(pixels * kPixelBytes),
-            {{pixels, amounts_of(network->graph()->nodes())}}};
+            {{pixels, amounts_of(network->graph()->nodes())}},
+            {},
+            {}};
 }
 
 // Pictures that are refused are planned with whole maps: their bands would be too many.
@@ -322,7 +384,7 @@ MapMemory MemoryPlanner::fastest_maps(const Job& job, Part part, Placement place
         }
         chosen = maps;
         const Work work = work_with(maps);
-        if (device_bytes(work) <= limits.of(work.device) &&
+        if (within(work.devices, limits) &&
             work.weights.own.host + work.graph.host + work.passing <= limits.free_host) {
             break;
         }
@@ -398,6 +460,13 @@ MemoryPlan MemoryPlanner::plan(const Job& job, const MemoryChoice& choice) {
         memory.placement = name_of(part, choice.placement[static_cast<size_t>(part)]) +
                            (stage.in_bands ? ", in bands" : "");
         memory.host_compute = common_bytes(job);
+        if (part == Part::transformer) {
+            plan.blocks = stage.works.front().blocks;
+            plan.traffic = stage.works.front().traffic;
+            for (size_t i = 1; i < plan.blocks.size(); ++i) {
+                memory.placement += "+" + plan.blocks[i].device;
+            }
+        }
         for (const Work& work : stage.works) {
             memory.device_weights += work.weights.own.device;
             memory.host_weights += work.weights.own.host;
@@ -434,7 +503,9 @@ MemoryPlan MemoryPlanner::peaks_in_turn(const std::vector<PlannedStage>& stages)
     for (const PlannedStage& stage : stages) {
         MemoryPlan sum;
         for (const Work& work : stage.works) {
-            add_bytes(sum.devices, work.device, device_bytes(work));
+            for (const DevicePeak& peak : work.devices) {
+                add_bytes(sum.devices, peak.device, peak.bytes);
+            }
             sum.host_peak += work.weights.own.host + work.graph.host + work.passing;
             sum.mapped_peak += work.weights.mapped;
         }
@@ -450,21 +521,23 @@ MemoryPlan MemoryPlanner::peaks_in_turn(const std::vector<PlannedStage>& stages)
 MemoryPlan MemoryPlanner::peaks_together(const std::vector<PlannedStage>& stages) const {
     std::array<WeightMemory, kAllParts.size()> weights = {};
     std::array<MemoryUse, kAllParts.size()> graphs = {};
-    std::array<std::string, kAllParts.size()> devices;
+    std::array<std::vector<DevicePeak>, kAllParts.size()> devices;
     MemoryPlan plan;
     for (const PlannedStage& stage : stages) {
         uint64_t passing = 0;
         for (const Work& work : stage.works) {
             const auto part = static_cast<size_t>(work.part);
             weights[part] = work.weights;
-            devices[part] = work.device;
+            raise(devices[part], work.devices);
             graphs[part] = larger(graphs[part], work.graph);
             passing += work.passing;
         }
         plan.host_peak = std::max(plan.host_peak, passing);
     }
     for (size_t part = 0; part < kAllParts.size(); ++part) {
-        add_bytes(plan.devices, devices[part], weights[part].own.device + graphs[part].device);
+        for (const DevicePeak& peak : devices[part]) {
+            add_bytes(plan.devices, peak.device, peak.bytes);
+        }
         plan.host_peak += weights[part].own.host + graphs[part].host;
         plan.mapped_peak += weights[part].mapped;
     }
@@ -483,6 +556,13 @@ Placements MemoryPlanner::place(const Job& job, const MemoryLimits& limits, bool
     chosen.fill(Placement::device);
     const auto choose_for = [&](Part part, const auto& bytes_at) {
         const Backend& device = backends_.of(part);
+        if (part == Part::transformer && backends_.splits_transformer()) {
+            // Its shares are what the user wants, or follow the free memory.
+            chosen[static_cast<size_t>(part)] =
+                within(transformer(job, Placement::device).devices, limits) ? Placement::device
+                                                                            : Placement::cpu;
+            return;
+        }
         if (device.is_cpu()) {
             return;
         }

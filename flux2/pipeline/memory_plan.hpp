@@ -81,11 +81,13 @@ class MemoryPlanner {
     // A part that computes in a stage.
     struct Work {
         Part part = Part::transformer;
-        std::string device;  // where it computes
+        std::vector<DevicePeak> devices;  // where it computes, without the CPU
         WeightMemory weights;
         MemoryUse graph;
-        uint64_t passing = 0;  // temporary host memory of the stage
-        std::vector<GraphCost> graphs;
+        uint64_t passing = 0;           // temporary host memory of the stage
+        std::vector<GraphCost> graphs;  // none for a split transformer
+        std::vector<BlockPlace> blocks;
+        std::vector<StepTraffic> traffic;
     };
     // What a measurement depends on.
     struct Key {
@@ -107,6 +109,8 @@ class MemoryPlanner {
     static uint64_t device_bytes(const Work& work);
     bool may_unpack(Part part);
     Backend& backend(Part part, Placement placement);
+    std::vector<DevicePeak> on_device(Part part, Placement placement, const WeightMemory& weights,
+                                      const MemoryUse& graph);
     std::unique_ptr<Autoencoder> autoencoder(Part part, Placement placement);
     template <typename Measure>
     Work known(Key key, const Measure& measure);

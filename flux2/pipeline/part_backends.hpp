@@ -4,6 +4,7 @@
 
 #include <flux2/flux2.hpp>
 #include "compute/backend.hpp"
+#include "models/transformer.hpp"
 #include "networks/part.hpp"
 
 #include <atomic>
@@ -17,13 +18,29 @@ namespace flux2 {
 const std::string& chosen_device(const LoadOptions& options, Part part);
 const std::string& chosen_type(const LoadOptions& options, Part part);
 
+// One of the devices that share the transformer's blocks.
+struct DeviceShare {
+    std::string device;
+    double share;
+};
+
+// The options with `transformer.device` and `split` settled: devices by name, proportions as
+// numbers. To be called once, since free memory changes. Throws bad_argument.
+LoadOptions with_settled_split(LoadOptions options);
+// Of settled options; one, unless it is split.
+std::vector<DeviceShare> transformer_devices(const LoadOptions& options);
+
 class PartBackends {
   public:
-    // Borrows the options and starts the devices they name. Throws bad_argument for an unknown one.
+    // Borrows the options, which are settled, and starts the devices they name. Throws bad_argument
+    // for an unknown one.
     explicit PartBackends(const LoadOptions& options, BackendUse use = BackendUse::compute);
 
-    // Of the device that was chosen for the part.
+    // Of the device that was chosen for the part, the first of a split transformer's.
     Backend& of(Part part);
+    // Of all devices of the transformer.
+    std::vector<BlockShare> of_blocks();
+    bool splits_transformer() const { return transformer_devices(options_).size() > 1; }
     // For parts that do not fit it; started when it is asked for first.
     Backend& cpu();
     // All that are started.

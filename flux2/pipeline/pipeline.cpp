@@ -83,7 +83,7 @@ void keep_colours_of(const Image& source, Image& result) {
 
 struct Pipeline::Impl {
     Impl(Model opened, LoadOptions given)
-        : options(std::move(given)),
+        : options(with_settled_split(std::move(given))),
           model(std::move(opened)),
           cache(options.cache_folder, options.cache_bytes),
           loaded_model(model, options),

@@ -366,6 +366,9 @@ typedef struct flux2_load_options {
     const char* text_encoder_type;
     const char* vae_device;
     const char* vae_type;
+    // Blocks of the transformer on several devices: "auto", or proportions such as "2,1", on those
+    // that transformer_device names with commas between them, else on all; null: not.
+    const char* split;
 } flux2_load_options;
 
 FLUX2_API void flux2_load_options_init(flux2_load_options* options, size_t size);

@@ -149,6 +149,11 @@ struct LoadOptions {
     uint64_t cache_bytes = 500'000'000;  // upper limit of that folder
     // Devices and types of single parts; those of `vae` hold for the tiny autoencoder too.
     PartOptions transformer = {}, text_encoder = {}, vae = {};
+    // Blocks of the transformer on several devices, which compute in turn: "auto" (in proportion to
+    // their free memory) or proportions such as "2,1". The devices are those that
+    // `transformer.device` names with commas between them, else as many GPUs, and then the CPU, as
+    // there are numbers. Empty: one device, unless `transformer.device` names several.
+    std::string split = {};
 };
 
 // A picture to start from. Noise is added to it, and about this share of the steps is run:
@@ -299,14 +304,31 @@ struct DevicePeak {
     uint64_t bytes = 0;
 };
 
+// Blocks of the transformer on one device.
+struct BlockPlace {
+    std::string device;
+    std::string blocks;  // "double 0-4, single 0-9"
+    uint64_t weights = 0, compute = 0;
+};
+
+// Bytes that are copied between two devices, or a device and the program ("host"), in each step
+// from the second on.
+struct StepTraffic {
+    std::string from, to;
+    uint64_t bytes = 0;
+    uint64_t activations = 0;  // of these: latents, tokens between blocks, the velocity
+};
+
 struct MemoryPlan {
     std::vector<StageMemory> stages;
     int n_pictures = 1;        // in one pass
     uint64_t device_peak = 0;  // of the device that takes the most
     uint64_t host_peak = 0;
     uint64_t mapped_peak = 0;
-    double seconds = 0;               // of all stages; 0 when one of them could not be measured
-    std::vector<DevicePeak> devices;  // every device that is used, without the CPU
+    double seconds = 0;                // of all stages; 0 when one of them could not be measured
+    std::vector<DevicePeak> devices;   // every device that is used, without the CPU
+    std::vector<BlockPlace> blocks;    // of the transformer, in their order
+    std::vector<StepTraffic> traffic;  // per pass of the transformer
 };
 
 // Move-only.
