@@ -16,6 +16,15 @@ bool Device::is_cpu() const {
     return ggml_backend_dev_type(device_) == GGML_BACKEND_DEVICE_TYPE_CPU;
 }
 
+bool Device::is_lost() const {
+    try {
+        check_alive();
+    } catch (const Error&) {
+        return true;
+    }
+    return false;
+}
+
 ggml_backend_ptr Device::start() const {
     return start_queue();
 }

@@ -46,6 +46,8 @@ class Device {
     const DeviceAbilities& abilities() const { return abilities_; }
     // Throws backend when it was lost; what was read from it since is worthless.
     virtual void check_alive() const {}
+    // The same as an answer.
+    bool is_lost() const;
 
     // What graphs run on. Throws backend when it fails.
     virtual ggml_backend_ptr start() const;

@@ -53,6 +53,7 @@ MemoryLimits JobMemory::limits() const {
         if (options_.max_device_bytes == 0) {
             const uint64_t free =
                 device_named(device->name()).free_bytes + loaded_model_.device_bytes(*device);
+            device->check_alive();
             limits.devices[device->name()] = usable_bytes(free, device->device().abilities());
         }
     }

@@ -62,8 +62,19 @@ LoadedModel::LoadedModel(const Model& model, const LoadOptions& options)
     : model_(model),
       options_(options),
       keeps_loaded_(options.keep_loaded),
-      backends_(options),
-      device_(backends_.of(Part::transformer).name()) {}
+      backends_(std::in_place, options),
+      device_names_({backends_->of(Part::transformer).name()}),
+      device_(&device_names_.back()) {}
+
+void LoadedModel::restart() {
+    free_all();
+    placement_.fill(Placement::device);
+    map_memories_ = {};
+    backends_.reset();  // devices are closed before they are opened again
+    backends_.emplace(options_);
+    device_names_.push_back(backends_->of(Part::transformer).name());
+    device_ = &device_names_.back();
+}
 
 void LoadedModel::set_placement(Part part, Placement placement) {
     if (placement_[index(part)] != placement) {
@@ -83,7 +94,7 @@ void LoadedModel::set_adapters(const AdapterSets& adapters) {
 }
 
 Backend& LoadedModel::backend(Part part) {
-    return placement(part) == Placement::cpu ? backends_.cpu() : backends_.of(part);
+    return placement(part) == Placement::cpu ? backends_->cpu() : backends_->of(part);
 }
 
 bool LoadedModel::is_loaded(Part part) const {
@@ -143,7 +154,7 @@ Transformer& LoadedModel::transformer() {
     load(Part::transformer, [&](const Backend& backend, const WeightOptions& weights) {
         const std::vector<BlockShare> shares = placement(Part::transformer) == Placement::cpu
                                                    ? std::vector<BlockShare>{{&backend, 1}}
-                                                   : backends_.of_blocks();
+                                                   : backends_->of_blocks();
         transformer_ =
             std::make_unique<Transformer>(shares, model_.sizes, model_.transformer, weights);
     });
@@ -265,7 +276,7 @@ std::string LoadedModel::take_smaller_placement(Part part) {
         set_placement(part, Placement::device);
         return "its weights stay quantised";
     }
-    const bool is_split = part == Part::transformer && backends_.splits_transformer();
+    const bool is_split = part == Part::transformer && backends_->splits_transformer();
     const bool streams = !is_split && placement(part) == Placement::device &&
                          facts_of(part).has_blocks &&
                          device(part).device().abilities().streams_blocks;

@@ -18,7 +18,9 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,10 +65,12 @@ class LoadedModel {
     LoadedModel(const Model& model, const LoadOptions& options);
 
     // The transformer's device.
-    const std::string& device() const { return device_; }
+    const std::string& device() const { return *device_.load(); }
     // What was chosen for a part; it may have no room there.
-    Backend& device(Part part) { return backends_.of(part); }
-    std::vector<Backend*> devices() { return backends_.all(); }
+    Backend& device(Part part) { return backends_->of(part); }
+    std::vector<Backend*> devices() { return backends_->all(); }
+    // Frees everything and starts the devices that the options name now.
+    void restart();
     Placement placement(Part part) const { return placement_[index(part)]; }
     // A change frees the part; it takes effect when the part is loaded again.
     void set_placement(Part part, Placement placement);
@@ -123,7 +127,7 @@ class LoadedModel {
     }
 
     // Cancels loading and computing once *flag is true, as Backend::set_cancel says. Null: never.
-    void set_cancel(const std::atomic<bool>* flag) { backends_.set_cancel(flag); }
+    void set_cancel(const std::atomic<bool>* flag) { backends_->set_cancel(flag); }
     // Called with each part that starts loading.
     void set_on_load(std::function<void(Part)> on_load) { on_load_ = std::move(on_load); }
     double load_seconds() const { return load_seconds_; }
@@ -142,8 +146,10 @@ class LoadedModel {
     const Model& model_;
     const LoadOptions& options_;
     bool keeps_loaded_;
-    PartBackends backends_;
-    std::string device_;
+    std::optional<PartBackends> backends_;
+    // Names of the transformer's device; the last is in use. References to others may be held.
+    std::list<std::string> device_names_;
+    std::atomic<const std::string*> device_;
     Placements placement_ = {Placement::device, Placement::device, Placement::device,
                              Placement::device};
     MapMemories map_memories_;

@@ -1,6 +1,7 @@
 #include "pipeline/part_backends.hpp"
 
 #include "base/check.hpp"
+#include "base/letter_case.hpp"
 #include "base/parse_number.hpp"
 
 #include <algorithm>
@@ -123,6 +124,30 @@ LoadOptions with_settled_split(LoadOptions options) {
     return options;
 }
 
+LoadOptions without_devices(LoadOptions options, const std::vector<std::string>& lost) {
+    const auto is_lost = [&](const std::string& device) {
+        return std::any_of(lost.begin(), lost.end(), [&](const std::string& name) {
+            return to_lower(name) == to_lower(device);
+        });
+    };
+    std::vector<DeviceShare> left = transformer_devices(options);
+    std::erase_if(left, [&](const DeviceShare& share) { return is_lost(share.device); });
+    if (is_lost(options.device)) {
+        options.device = "auto";
+    }
+    for (PartOptions* part : {&options.text_encoder, &options.vae}) {
+        part->device = is_lost(part->device) ? "" : part->device;
+    }
+    std::vector<std::string> names, shares;
+    for (const DeviceShare& share : left) {
+        names.push_back(share.device);
+        shares.push_back(concat(share.share));
+    }
+    options.transformer.device = join(names);
+    options.split = names.size() > 1 ? join(shares) : "";
+    return options;
+}
+
 std::vector<DeviceShare> transformer_devices(const LoadOptions& options) {
     if (options.split.empty()) {
         return {{chosen_device(options, Part::transformer), 1}};
@@ -162,15 +187,20 @@ Backend& PartBackends::cpu() {
 }
 
 Backend& PartBackends::named(const std::string& device) {
+    if (const auto known = by_request_.find(device); known != by_request_.end()) {
+        return *known->second;  // even if it was lost since
+    }
     const std::string name = device_name(device);
     const auto found = std::find_if(backends_.begin(), backends_.end(),
                                     [&](const auto& backend) { return backend->name() == name; });
-    if (found != backends_.end()) {
-        return **found;
+    Backend* backend = found == backends_.end() ? nullptr : found->get();
+    if (backend == nullptr) {
+        backends_.push_back(std::make_unique<Backend>(name, options_.threads, use_));
+        backend = backends_.back().get();
+        backend->set_cancel(cancel_);
     }
-    backends_.push_back(std::make_unique<Backend>(name, options_.threads, use_));
-    backends_.back()->set_cancel(cancel_);
-    return *backends_.back();
+    by_request_[device] = backend;
+    return *backend;
 }
 
 std::vector<Backend*> PartBackends::all() {

@@ -8,6 +8,7 @@
 #include "networks/part.hpp"
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@ struct DeviceShare {
 // The options with `transformer.device` and `split` settled: devices by name, proportions as
 // numbers. To be called once, since free memory changes. Throws bad_argument.
 LoadOptions with_settled_split(LoadOptions options);
+// Settled options without devices that were lost: the first device that is left, else any other of
+// this machine, takes their part.
+LoadOptions without_devices(LoadOptions options, const std::vector<std::string>& lost);
 // Of settled options; one, unless it is split.
 std::vector<DeviceShare> transformer_devices(const LoadOptions& options);
 
@@ -55,6 +59,7 @@ class PartBackends {
     const LoadOptions& options_;
     BackendUse use_;
     std::vector<std::unique_ptr<Backend>> backends_;
+    std::map<std::string, Backend*> by_request_;  // by the name that was asked for
     const std::atomic<bool>* cancel_ = nullptr;
 };
 
