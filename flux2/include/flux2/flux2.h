@@ -105,6 +105,9 @@ typedef struct flux2_device_list {
 
 // On failure the list is empty. Free it with flux2_device_list_free.
 FLUX2_API flux2_status flux2_list_devices(flux2_device_list* list);
+// Adds the devices that servers lend, "host:port,host:port", each a flux2-rpc-server of this
+// version: RPC0, ... FLUX2_BACKEND when one cannot be reached or does not match.
+FLUX2_API flux2_status flux2_add_servers(const char* servers);
 FLUX2_API void flux2_device_list_free(flux2_device_list* list);
 
 typedef enum flux2_log_level FLUX2_ENUM_TYPE {
