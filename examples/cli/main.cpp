@@ -43,7 +43,9 @@ int devices(int argc, char** argv) {
         std::cout << options.help();
         return 0;
     }
-    check_no_leftovers(args);
+    check(args.unmatched().empty(), ErrorKind::bad_argument, "devices takes no '",
+          args.unmatched().empty() ? "" : args.unmatched().front(),
+          "'; flux2 help lists the commands");
     if (args.count("rpc") > 0) {
         add_servers(args["rpc"].as<std::string>());
     }
