@@ -1,5 +1,6 @@
 # The version of ggml that is built. To update ggml edit this file, and the version of the same npm package in
 # tests/interop/package.json, whose prebuilt llama.cpp reads our files in a test.
+# Parts of it are changed before they are built: rpc.cmake lists what and why.
 # The npm package carries the whole llama.cpp source as a git bundle; ggml is its folder ggml/.
 set(FLUX2_GGML_VERSION 0.25.1)
 set(FLUX2_GGML_NPM_PACKAGE node-llama-cpp)

@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "base/guarded_main.hpp"
 #include "base/log.hpp"
+#include "base/parse_arguments.hpp"
 #include "commands/config.hpp"
 #include "commands/generate.hpp"
 #include "commands/inspect.hpp"
@@ -31,7 +32,23 @@ void check_alone(int argc, char** argv) {
           "'; flux2 help lists the commands");
 }
 
-int devices() {
+int devices(int argc, char** argv) {
+    cxxopts::Options options("flux2 devices", "Lists what can be computed on.\n");
+    options.add_options()  //
+        ("rpc", "list the devices of these servers too, HOST:PORT with commas between them",
+         cxxopts::value<std::string>())  //
+        ("h,help", "print this help");
+    const auto args = parse_arguments(options, argc, argv);
+    if (args.count("help") > 0) {
+        std::cout << options.help();
+        return 0;
+    }
+    check(args.unmatched().empty(), ErrorKind::bad_argument, "devices takes no '",
+          args.unmatched().empty() ? "" : args.unmatched().front(),
+          "'; flux2 help lists the commands");
+    if (args.count("rpc") > 0) {
+        add_servers(args["rpc"].as<std::string>());
+    }
     for (const DeviceInfo& device : list_devices()) {
         std::cout << device.name << ": " << device.description << ", "
                   << device.free_bytes / 1000000 << " of " << device.total_bytes / 1000000
@@ -71,8 +88,7 @@ int run(int argc, char** argv) {
         return bench(argc - 1, argv + 1);
     }
     if (command == "devices") {
-        check_alone(argc, argv);
-        return devices();
+        return devices(argc - 1, argv + 1);
     }
     if (command == "version" || command == "--version") {
         check_alone(argc, argv);

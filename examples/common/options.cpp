@@ -41,7 +41,22 @@ void add_model_options(cxxopts::Options& options) {
         ("type", "type of the matrices in memory, such as Q8_0 (default: the file's)",
          text())                                                                           //
         ("device", "CPU, CUDA0, ... (see flux2 devices); default: the first GPU", text())  //
-        ("t,threads", "CPU threads (default: one per physical core)", text())              //
+        ("rpc",
+         "devices RPC0, ... of other machines: HOST:PORT of each flux2-rpc-server, with commas "
+         "between them",
+         text())                                                                         //
+        ("device-diffusion", "device of the transformer, in place of --device", text())  //
+        ("split",
+         "transformer's blocks on several devices: auto, or proportions such as 2,1; with "
+         "--device-diffusion RPC0,RPC1 on these, else on all GPUs, then the CPU",
+         text())                                                        //
+        ("device-llm", "device of the text encoder, likewise", text())  //
+        ("device-vae", "device of the autoencoder, likewise", text())   //
+        ("type-diffusion", "type of the transformer's matrices, in place of --type",
+         text())                                                               //
+        ("type-llm", "type of the text encoder's matrices, likewise", text())  //
+        ("type-vae", "type of the autoencoder's matrices, likewise", text())   //
+        ("t,threads", "CPU threads (default: one per physical core)", text())  //
         ("max-vram",
          "device memory to use at most, such as 4G; weights that do not fit are "
          "streamed from RAM",
@@ -142,7 +157,18 @@ void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model) {
     }
     read_text(args, "variant", model.load.variant);
     read_text(args, "type", model.load.type);
+    if (args.count("rpc") > 0) {
+        add_servers(given(args, "rpc"));
+    }
     read_text(args, "device", model.load.device);
+    const auto read_part = [&](const std::string& part, PartOptions& target) {
+        read_text(args, ("device-" + part).c_str(), target.device);
+        read_text(args, ("type-" + part).c_str(), target.type);
+    };
+    read_text(args, "split", model.load.split);
+    read_part("diffusion", model.load.transformer);
+    read_part("llm", model.load.text_encoder);
+    read_part("vae", model.load.vae);
     read_int(args, "threads", model.load.threads);
     check(model.load.threads >= 0 && model.load.threads <= 512, ErrorKind::bad_argument,
           "--threads ", model.load.threads, " is out of range; 1 to 512 make sense");
@@ -331,6 +357,8 @@ const char* option_of(Setting setting) {
             return "--variant";
         case Setting::cache_folder:
             return "--no-cache";  // messages say to leave this setting empty
+        case Setting::split:
+            return "--split";
         case Setting::fit_size:
             return "--fit";
         case Setting::init:

@@ -44,6 +44,20 @@ json adapter_facts(const Adapter& adapter, ModelHashes& hashes, FileNames names)
     return facts;
 }
 
+// Of parts with a device or type of their own.
+json part_facts(const LoadOptions& load) {
+    json facts = json::object();
+    const auto add = [&](const char* name, const PartOptions& part) {
+        if (!part.device.empty() || !part.type.empty()) {
+            facts[name] = {{"device", part.device}, {"type", part.type}};
+        }
+    };
+    add("transformer", load.transformer);
+    add("text_encoder", load.text_encoder);
+    add("vae", load.vae);
+    return facts;
+}
+
 }  // namespace
 
 json picture_facts(const GenerateOptions& options, const ModelFiles& files, ModelHashes& hashes,
@@ -70,6 +84,7 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
                     {"taesd_preview_only", files.taesd_preview_only}}},
                   {"device", pipeline.device()},
                   {"type", options.model.load.type},
+                  {"parts", part_facts(options.model.load)},
                   {"prompt", request.prompt},
                   {"full_prompt", result.prompt},
                   {"negative_prompt", request.negative_prompt},
@@ -308,6 +323,15 @@ GenerateOptions options_from_facts(const json& facts, const fs::path& picture) {
     o.model.load.variant = text(model, "variant");
     o.model.load.type = text(facts, "type");
     o.model.load.device = get_fact<std::string>(facts, "device", "auto", picture);
+    const json parts = get_fact<json>(facts, "parts", json::object(), picture);
+    const auto read_part = [&](const char* name, PartOptions& target) {
+        const json own = get_fact<json>(parts, name, json::object(), picture);
+        target =
+            own.is_object() ? PartOptions{text(own, "device"), text(own, "type")} : PartOptions{};
+    };
+    read_part("transformer", o.model.load.transformer);
+    read_part("text_encoder", o.model.load.text_encoder);
+    read_part("vae", o.model.load.vae);
     o.prompt = text(facts, "prompt");
     Request& r = o.request;
     r.negative_prompt = text(facts, "negative_prompt");

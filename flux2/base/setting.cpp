@@ -10,9 +10,9 @@ namespace {
 
 // In the order of the enum.
 constexpr std::array kNames = {
-    "transformer",  "text_encoder", "vae",          "taesd",    "folder",           "device",
-    "type",         "variant",      "cache_folder", "fit_size", "reference_pixels", "init",
-    "inpaint_area", "adapters",     "cfg_scale",    "alpha",    "tokenizer"};
+    "transformer", "text_encoder", "vae",          "taesd",     "folder",   "device",
+    "type",        "variant",      "cache_folder", "split",     "fit_size", "reference_pixels",
+    "init",        "inpaint_area", "adapters",     "cfg_scale", "alpha",    "tokenizer"};
 static_assert(kNames.size() == static_cast<size_t>(Setting::tokenizer) + 1);
 
 // The one that is named at this place of a text.

@@ -91,6 +91,13 @@ flux2_status flux2_list_devices(flux2_device_list* list) {
     });
 }
 
+flux2_status flux2_add_servers(const char* servers) {
+    return guarded([&] {
+        check_given(servers, "servers");
+        flux2::add_servers(servers);
+    });
+}
+
 void flux2_device_list_free(flux2_device_list* list) {
     free_list<DeviceMemory>(list);
 }

@@ -161,6 +161,10 @@ LoadOptions to_options(const flux2_load_options* options) {
     load.unpack = given.unpack != 0;
     load.cache_folder = path_of(given.cache_folder);
     load.cache_bytes = given.cache_bytes;
+    load.transformer = {text_or(given.transformer_device), text_or(given.transformer_type)};
+    load.text_encoder = {text_or(given.text_encoder_device), text_or(given.text_encoder_type)};
+    load.split = text_or(given.split);
+    load.vae = {text_or(given.vae_device), text_or(given.vae_type)};
     return load;
 }
 

@@ -4,6 +4,7 @@
 #include "base/letter_case.hpp"
 #include "base/log.hpp"
 #include "base/system.hpp"
+#include "compute/remote.hpp"
 
 #include <ggml-cpu.h>
 
@@ -39,11 +40,14 @@ void take_ggml_log() {
     std::call_once(taken, [] { ggml_log_set(pass_on, nullptr); });
 }
 
+// Without those that were lost.
 std::vector<ggml_backend_dev_t> all_devices() {
     take_ggml_log();
     std::vector<ggml_backend_dev_t> devices;
     for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
-        devices.push_back(ggml_backend_dev_get(i));
+        if (!why_lost(ggml_backend_dev_get(i))) {
+            devices.push_back(ggml_backend_dev_get(i));
+        }
     }
     return devices;
 }
@@ -60,11 +64,15 @@ bool same_name(const std::string& a, const std::string& b) {
 ggml_backend_dev_t choose(const std::string& name) {
     const auto devices = all_devices();
     if (same_name(name, "auto")) {
-        const auto gpu =
-            std::find_if(devices.begin(), devices.end(), [](ggml_backend_dev_t device) {
-                return is_gpu(device) &&
-                       !names_software_device(ggml_backend_dev_description(device));
-            });
+        const auto is_chosen = [](ggml_backend_dev_t device) {
+            return is_gpu(device) && !names_software_device(ggml_backend_dev_description(device));
+        };
+        const auto local = std::find_if(devices.begin(), devices.end(), [&](auto device) {
+            return is_chosen(device) && !is_remote(device);
+        });
+        const auto gpu = local != devices.end()
+                             ? local
+                             : std::find_if(devices.begin(), devices.end(), is_chosen);
         return gpu != devices.end() ? *gpu : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     }
     std::string known;
@@ -102,6 +110,10 @@ void TensorBuffer::set_usage(ggml_backend_buffer_usage usage) const {
     }
 }
 
+std::string device_name(const std::string& device) {
+    return ggml_backend_dev_name(choose(device));
+}
+
 Backend::Backend(const std::string& device, int n_threads, BackendUse use)
     : use_(use),
       n_threads_(n_threads > 0 ? n_threads : physical_cores()),
@@ -110,6 +122,7 @@ Backend::Backend(const std::string& device, int n_threads, BackendUse use)
     name_ = device_->name();
     if (!is_cpu()) {
         accelerator_ = device_->start();
+        check_alive();
     }
     cpu_ = open_device(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU))->start();
     ggml_backend_cpu_set_n_threads(cpu_.get(), n_threads_);
@@ -173,6 +186,7 @@ TensorBuffer Backend::allocate(std::span<ggml_tensor* const> tensors,
         // with how they are multiplied, and the work space of a graph depends on that.
         const size_t allocated = !measures_only() ? size : is_cpu() ? alignment : 0;
         result.buffers.emplace_back(ggml_backend_buft_alloc_buffer(type, allocated));
+        check_alive();
         check(result.buffers.back() != nullptr, ErrorKind::out_of_memory, what, " takes ",
               result.bytes / 1000000, " MB, which do not fit into the memory of ",
               ggml_backend_buft_name(type), "; use a smaller ", Setting::type,

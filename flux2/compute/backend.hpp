@@ -44,6 +44,10 @@ struct TensorBuffer {
     void set_usage(ggml_backend_buffer_usage usage) const;
 };
 
+// The name of the device that Backend would choose for this one. Throws bad_argument for an unknown
+// name.
+std::string device_name(const std::string& device);
+
 // A device and the CPU. Graphs and weights borrow it, so it must outlive them.
 class Backend {
   public:
@@ -64,6 +68,15 @@ class Backend {
     int n_threads() const { return n_threads_; }
     bool multiplies_bf16() const { return device_->abilities().multiplies_bf16; }
     bool takes_parallel_writes() const { return device_->abilities().takes_parallel_writes; }
+
+    // Throws backend when the device was lost: to be called after what it should have done.
+    void check_alive() const { device_->check_alive(); }
+
+    // Bytes that graphs have copied to and from the device so far, without weights.
+    struct Traffic {
+        uint64_t sent = 0, received = 0;
+    };
+    Traffic& traffic() const { return *traffic_; }
 
     // What is best here, unless it was told to take only ggml's.
     Operations operations() const { return operations_; }
@@ -115,6 +128,7 @@ class Backend {
     const std::atomic<bool>* cancel_ = nullptr;
     std::function<void(double share)> on_progress_;
     OnOperation on_operation_;
+    std::unique_ptr<Traffic> traffic_ = std::make_unique<Traffic>();
 };
 
 }  // namespace flux2

@@ -20,6 +20,15 @@ bool Device::is_cpu() const {
     return ggml_backend_dev_type(device_) == GGML_BACKEND_DEVICE_TYPE_CPU;
 }
 
+bool Device::is_lost() const {
+    try {
+        check_alive();
+    } catch (const Error&) {
+        return true;
+    }
+    return false;
+}
+
 ggml_backend_ptr Device::start() const {
     return start_queue();
 }
@@ -64,7 +73,7 @@ bool names_software_device(const std::string& description) {
 }
 
 std::unique_ptr<Device> open_device(ggml_backend_dev_t device) {
-    for (const auto make : {make_cpu_device, make_cuda_device}) {
+    for (const auto make : {make_cpu_device, make_cuda_device, make_remote_device}) {
         if (std::unique_ptr<Device> made = make(device)) {
             return made;
         }

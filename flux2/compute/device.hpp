@@ -29,11 +29,14 @@ struct DeviceAbilities {
     bool holds_bf16 = true;
     // Tensors on it may be written from several threads at once.
     bool takes_parallel_writes = false;
-    // Operations run in the order of the graph, so weights can be streamed.
-    bool keeps_order = true;
     // A computation that fails ends with an Error. Elsewhere ggml may end the program, so a lack of
     // memory must be found before.
     bool fails_softly = false;
+    // Blocks of weights may be copied to it in turn while it computes.
+    bool streams_blocks = true;
+    // It lies behind a network: it keeps the last graph that it was sent, if that is computed
+    // without a pause, and tensors that are written in one go.
+    bool is_far = false;
 };
 
 class Device {
@@ -44,6 +47,10 @@ class Device {
     std::string name() const;
     bool is_cpu() const;
     const DeviceAbilities& abilities() const { return abilities_; }
+    // Throws backend when it was lost; what was read from it since is worthless.
+    virtual void check_alive() const {}
+    // The same as an answer.
+    bool is_lost() const;
 
     // What graphs run on. Throws backend when it fails.
     virtual ggml_backend_ptr start() const;

@@ -23,7 +23,8 @@ Graph::Graph(const Backend& backend, size_t max_nodes, const Form& form, bool ke
                           .no_alloc = true})),
       graph_(ggml_new_graph_custom(context_.get(), max_nodes, false)),
       scheduler_(backend.make_scheduler(max_nodes)),
-      keep_taps_(keep_taps) {}
+      keep_taps_(keep_taps),
+      told_(&backend) {}
 
 const LowRankTensors* Graph::low_rank_of(const ggml_tensor* matrix) const {
     if (low_rank_ == nullptr) {
@@ -95,6 +96,31 @@ ggml_tensor* Graph::tap(const std::string& name, ggml_tensor* tensor) {
     return tensor;
 }
 
+ggml_tensor* Graph::keep(ggml_tensor* tensor) {
+    if (tensor->type != GGML_TYPE_F32) {
+        tensor = ggml_cast(context_.get(), tensor, GGML_TYPE_F32);
+    } else if (!ggml_is_contiguous(tensor) || tensor->view_src != nullptr) {
+        tensor = ggml_cont(context_.get(), tensor);
+    }
+    ggml_set_output(tensor);
+    expand(tensor);
+    return tensor;
+}
+
+void Graph::set_progress(const Backend& told, size_t n_blocks_before, size_t n_blocks) {
+    told_ = &told;
+    n_blocks_before_ = n_blocks_before;
+    n_blocks_in_all_ = n_blocks;
+}
+
+void Graph::tell_progress(size_t n_passed) const {
+    if (told_->on_progress()) {
+        const size_t all = n_blocks_in_all_ > 0 ? n_blocks_in_all_ : block_ends_.size();
+        told_->on_progress()(static_cast<double>(n_blocks_before_ + n_passed) /
+                             static_cast<double>(all));
+    }
+}
+
 void Graph::finish(ggml_tensor* output) {
     ggml_set_output(output);
     expand(output);
@@ -128,9 +154,10 @@ void Graph::allocate() {
             ++placement_.lacking[operation_name(node)];
         }
     }
-    check(ggml_backend_sched_alloc_graph(scheduler_.get(), graph_), ErrorKind::out_of_memory,
-          "the computation does not fit into the memory of ", backend_.name(),
-          "; make a smaller picture or use another ", Setting::device);
+    const bool has_room = ggml_backend_sched_alloc_graph(scheduler_.get(), graph_);
+    backend_.check_alive();
+    check(has_room, ErrorKind::out_of_memory, "the computation does not fit into the memory of ",
+          backend_.name(), "; make a smaller picture or use another ", Setting::device);
     std::set<const ggml_tensor*> copies;
     for (const ggml_tensor* node : nodes()) {
         if (!computes(*node)) {
@@ -180,12 +207,26 @@ void Graph::set(ggml_tensor* input, std::span<const float> values) {
     check(ggml_nbytes(input) == values.size_bytes(), ErrorKind::internal, "input ", input->name,
           " takes ", ggml_nelements(input), " values, not ", values.size());
     ggml_backend_tensor_set(input, values.data(), 0, values.size_bytes());
+    backend_.traffic().sent += values.size_bytes();
+    backend_.check_alive();
 }
 
 void Graph::set(ggml_tensor* input, std::span<const int32_t> values) {
     check(ggml_nbytes(input) == values.size_bytes(), ErrorKind::internal, "input ", input->name,
           " takes ", ggml_nelements(input), " values, not ", values.size());
     ggml_backend_tensor_set(input, values.data(), 0, values.size_bytes());
+    backend_.traffic().sent += values.size_bytes();
+    backend_.check_alive();
+}
+
+void Graph::set_from(ggml_tensor* input, const Graph& other, ggml_tensor* result) {
+    check(ggml_nbytes(input) == ggml_nbytes(result), ErrorKind::internal, "input ", input->name,
+          " and ", result->name, " differ in size");
+    ggml_backend_tensor_copy(result, input);
+    other.backend_.traffic().received += ggml_nbytes(result);
+    backend_.traffic().sent += ggml_nbytes(input);
+    other.backend_.check_alive();
+    backend_.check_alive();
 }
 
 void Graph::compute() {
@@ -193,8 +234,10 @@ void Graph::compute() {
     n_blocks_passed_ = 0;
     thrown_ = nullptr;
     *lacks_memory_ = false;
+    const bool is_far = backend_.device().abilities().is_far;
     const auto start = std::chrono::steady_clock::now();
-    const bool looks_at_nodes = !block_ends_.empty() || backend_.on_operation();
+    const bool pauses = !block_ends_.empty() && (before_block_ || !is_far);
+    const bool looks_at_nodes = pauses || backend_.on_operation();
     ggml_backend_sched_set_eval_callback(scheduler_.get(), looks_at_nodes ? on_node : nullptr,
                                          this);
     if (before_block_) {
@@ -205,11 +248,15 @@ void Graph::compute() {
         std::rethrow_exception(thrown_);
     }
     check(!backend_.cancel_requested(), ErrorKind::cancelled, "cancelled");
+    backend_.check_alive();
     check(!*lacks_memory_, ErrorKind::out_of_memory,
           "the computation found no more RAM to work in; close other programs, or make a smaller "
           "picture");
     check(status == GGML_STATUS_SUCCESS, ErrorKind::backend, "the computation failed on ",
           backend_.name(), ": ", ggml_status_to_string(status));
+    if (!looks_at_nodes && !block_ends_.empty()) {
+        tell_progress(block_ends_.size());
+    }
     if (!backend_.is_cpu() && !block_ends_.empty()) {
         constexpr double kSecondsToPause = 0.1;
         const double seconds =
@@ -259,10 +306,7 @@ bool Graph::pauses_after(const ggml_tensor* node) const {
 // Returns whether to go on.
 bool Graph::pause() {
     try {
-        if (backend_.on_progress()) {
-            backend_.on_progress()(static_cast<double>(n_blocks_passed_) /
-                                   static_cast<double>(block_ends_.size()));
-        }
+        tell_progress(n_blocks_passed_);
         if (before_block_ && n_blocks_passed_ < block_ends_.size()) {
             before_block_(n_blocks_passed_);
         }
@@ -277,6 +321,8 @@ HostTensor Graph::read(const ggml_tensor* tensor) const {
           "tensor ", tensor->name, " cannot be read back");
     HostTensor result({tensor->ne[0], tensor->ne[1], tensor->ne[2], tensor->ne[3]});
     ggml_backend_tensor_get(tensor, result.data.data(), 0, ggml_nbytes(tensor));
+    backend_.traffic().received += ggml_nbytes(tensor);
+    backend_.check_alive();
     return result;
 }
 

@@ -87,11 +87,19 @@ class Graph {
     // read_taps(). Returns it.
     ggml_tensor* tap(const std::string& name, ggml_tensor* tensor);
 
+    // A result that set_from() of another graph takes, beside the output: in F32, without gaps.
+    ggml_tensor* keep(ggml_tensor* tensor);
+    // This graph is one of several that are computed in turn: the blocks of all count in what the
+    // backend is told about progress.
+    void set_progress(const Backend& told, size_t n_blocks_before, size_t n_blocks);
+
     // Ends building: `output` is what read(output) will give. Throws out_of_memory.
     void finish(ggml_tensor* output);
 
     void set(ggml_tensor* input, std::span<const float> values);
     void set(ggml_tensor* input, std::span<const int32_t> values);
+    // Sets an input to what keep() of another graph returned there.
+    void set_from(ggml_tensor* input, const Graph& other, ggml_tensor* result);
     // Throws backend when the device fails, out_of_memory when a node of ours finds no room for
     // what it works with, cancelled when the backend's flag says so.
     void compute();
@@ -116,6 +124,7 @@ class Graph {
     bool pauses_after(const ggml_tensor* node) const;
     bool pause();
     bool tell_operation(const ggml_tensor& node);
+    void tell_progress(size_t n_passed) const;
 
     const Backend& backend_;
     Form form_;
@@ -132,7 +141,10 @@ class Graph {
     size_t blocks_per_pause_ = 1;  // a pause costs a device the time to empty its queue
     std::chrono::steady_clock::time_point operation_start_;
     std::function<void(size_t)> before_block_;
-    std::exception_ptr thrown_;  // in a callback, where ggml's frames lie between
+    const Backend* told_;  // about progress
+    size_t n_blocks_before_ = 0;
+    size_t n_blocks_in_all_ = 0;  // 0: those of this graph
+    std::exception_ptr thrown_;   // in a callback, where ggml's frames lie between
     std::unique_ptr<std::atomic<bool>> lacks_memory_ = std::make_unique<std::atomic<bool>>(false);
     MemoryUse memory_;
     GraphPlacement placement_;

@@ -441,7 +441,10 @@ void Weights::place(const std::vector<const Bound*>& group, ggml_backend_buffer_
         return;
     }
     parallel_for(group.size(), host || backend_.takes_parallel_writes() ? backend_.n_threads() : 1,
-                 [&](size_t i, size_t) { fill(*group[i], repacks); });
+                 [&](size_t i, size_t) {
+                     fill(*group[i], repacks || backend_.device().abilities().is_far);
+                     backend_.check_alive();
+                 });
 }
 
 // Writes a tensor's values to its memory, then releases the file's pages.

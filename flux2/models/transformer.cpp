@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -63,8 +65,12 @@ EmbedderWeights load_embedder(Weights& w, const std::string& p) {
             .out_layer = w.matrix(p + ".out_layer.weight")};
 }
 
-TransformerNetwork load_network(Weights& w, const TransformerSizes& s) {
+// `of_block` gives the weights that hold a block: those of the first hold what comes before the
+// blocks too and all that depends on the time, those of the last what comes after.
+template <typename OfBlock>
+TransformerNetwork load_network(const OfBlock& of_block, const TransformerSizes& s) {
     TransformerNetwork n;
+    Weights& w = of_block(0);
     n.img_in = w.matrix("img_in.weight");
     n.txt_in = w.matrix("txt_in.weight");
     n.time_in = load_embedder(w, "time_in");
@@ -76,16 +82,20 @@ TransformerNetwork load_network(Weights& w, const TransformerSizes& s) {
     n.mod_single = w.matrix("single_stream_modulation.lin.weight");
     for (int64_t i = 0; i < s.n_double; ++i) {
         const std::string p = "double_blocks." + std::to_string(i);
-        w.begin_block();
-        n.double_blocks.push_back({load_stream(w, p + ".img"), load_stream(w, p + ".txt")});
+        Weights& held = of_block(static_cast<size_t>(i));
+        held.begin_block();
+        n.double_blocks.push_back({load_stream(held, p + ".img"), load_stream(held, p + ".txt")});
     }
     for (int64_t i = 0; i < s.n_single; ++i) {
-        w.begin_block();
-        n.single_blocks.push_back(load_single(w, "single_blocks." + std::to_string(i)));
+        Weights& held = of_block(static_cast<size_t>(s.n_double + i));
+        held.begin_block();
+        n.single_blocks.push_back(load_single(held, "single_blocks." + std::to_string(i)));
     }
+    Weights& last = of_block(static_cast<size_t>(s.n_double + s.n_single - 1));
     w.end_blocks();
+    last.end_blocks();
     n.final_mod = w.matrix("final_layer.adaLN_modulation.1.weight");
-    n.final_linear = w.matrix("final_layer.linear.weight");
+    n.final_linear = last.matrix("final_layer.linear.weight");
     return n;
 }
 
@@ -235,37 +245,61 @@ ggml_tensor* single_block(Graph& g, const SingleBlockWeights& w, ggml_tensor* x,
     return add_gated(g, x, linear_activations(g, w.linear2, joined), mod);
 }
 
-// Everything a step's blocks need from the time: the modulation of each range of tokens.
+// What depends on the time alone: shifts, scales and gates of all blocks and of the final layer.
+struct TimeMods {
+    ggml_tensor *img = nullptr, *txt = nullptr;               // [6 * hidden]
+    ggml_tensor* single = nullptr;                            // [3 * hidden]
+    ggml_tensor* final = nullptr;                             // [2 * hidden]: shift, then scale
+    ggml_tensor *img_zero = nullptr, *single_zero = nullptr;  // of references of KV models
+
+    // All of them, in the same order.
+    std::array<ggml_tensor**, 6> all() {
+        return {&img, &txt, &single, &final, &img_zero, &single_zero};
+    }
+};
+
+TimeMods time_mods(Graph& g, const TransformerNetwork& n, ggml_tensor* vec, ggml_tensor* vec_zero) {
+    const auto project = [&](ggml_tensor* lin, ggml_tensor* v) {
+        return linear(g, lin, ggml_silu(g, v));
+    };
+    TimeMods mods;
+    mods.img = project(n.mod_img, vec);
+    mods.txt = project(n.mod_txt, vec);
+    mods.single = project(n.mod_single, vec);
+    mods.final = project(n.final_mod, vec);
+    if (vec_zero != nullptr) {
+        mods.img_zero = project(n.mod_img, vec_zero);
+        mods.single_zero = project(n.mod_single, vec_zero);
+    }
+    return mods;
+}
+
+// The modulation of each range of tokens; of mods that are null nothing.
 struct StepMods {
     StreamMod img, txt;
     ModSpans single;
 };
 
-StepMods step_mods(Graph& g, const TransformerNetwork& n, ggml_tensor* vec, ggml_tensor* vec_zero,
-                   const AttentionLayout& layout) {
-    const int64_t hidden = vec->ne[0];
-    const auto project = [&](ggml_tensor* lin, ggml_tensor* v) {
-        return linear(g, lin, ggml_silu(g, v));
-    };
-    ggml_tensor* img = project(n.mod_img, vec);
-    ggml_tensor* txt = project(n.mod_txt, vec);
-    ggml_tensor* single = project(n.mod_single, vec);
+StepMods step_mods(Graph& g, const TimeMods& mods, int64_t hidden, const AttentionLayout& layout) {
     const int64_t n_img =
         layout.n_sequences *
         (layout.mode == ReferenceMode::joint ? layout.n_img + layout.n_ref : layout.n_img);
     const int64_t n_txt = layout.n_sequences * layout.n_txt;
-    StepMods mods;
-    mods.img = {{{n_img, mod_chunks(g, img, hidden, 0)}}, {{n_img, mod_chunks(g, img, hidden, 3)}}};
-    mods.txt = {{{n_txt, mod_chunks(g, txt, hidden, 0)}}, {{n_txt, mod_chunks(g, txt, hidden, 3)}}};
-    mods.single = {{n_txt + n_img, mod_chunks(g, single, hidden, 0)}};
-    if (layout.mode == ReferenceMode::extract) {
-        ggml_tensor* img_zero = project(n.mod_img, vec_zero);
-        ggml_tensor* single_zero = project(n.mod_single, vec_zero);
-        mods.img.attn.push_back({layout.n_ref, mod_chunks(g, img_zero, hidden, 0)});
-        mods.img.mlp.push_back({layout.n_ref, mod_chunks(g, img_zero, hidden, 3)});
-        mods.single.push_back({layout.n_ref, mod_chunks(g, single_zero, hidden, 0)});
-    }
-    return mods;
+    const auto add = [&](ModSpans& spans, ggml_tensor* projected, int64_t n, int64_t first) {
+        if (projected != nullptr) {
+            spans.push_back({n, mod_chunks(g, projected, hidden, first)});
+        }
+    };
+    StepMods result;
+    add(result.img.attn, mods.img, n_img, 0);
+    add(result.img.mlp, mods.img, n_img, 3);
+    add(result.txt.attn, mods.txt, n_txt, 0);
+    add(result.txt.mlp, mods.txt, n_txt, 3);
+    add(result.single, mods.single, n_txt + n_img, 0);
+    add(result.img.attn, mods.img_zero, layout.n_ref, 0);
+    add(result.img.mlp, mods.img_zero, layout.n_ref, 3);
+    add(result.single, mods.single_zero, layout.n_ref, 0);
+    return result;
 }
 
 // vec = out(silu(in(e))) of an embedded value e [256] -> [hidden]
@@ -280,8 +314,9 @@ struct Inputs {
     ggml_tensor* time = nullptr;       // [256], embedded on the host
     ggml_tensor* time_zero = nullptr;  // for the references of KV models
     ggml_tensor* guidance = nullptr;   // for models with a guidance input
-    std::array<ggml_tensor*, Rope::kMaxAxes> pos = {};
 };
+
+using PositionInputs = std::array<ggml_tensor*, Rope::kMaxAxes>;
 
 // `shape` counts the references that are computed with.
 Inputs declare_inputs(Graph& g, const TransformerSizes& s, const TransformerShape& shape) {
@@ -296,10 +331,16 @@ Inputs declare_inputs(Graph& g, const TransformerSizes& s, const TransformerShap
     if (s.guidance) {
         in.guidance = g.input_f32("guidance", {kTimeChannels});
     }
-    for (size_t axis = 0; axis < in.pos.size(); ++axis) {
-        in.pos[axis] = g.input_i32("pos_" + std::to_string(axis), {shape.n_txt + n_img});
-    }
     return in;
+}
+
+PositionInputs declare_positions(Graph& g, const TransformerShape& shape) {
+    PositionInputs pos;
+    for (size_t axis = 0; axis < pos.size(); ++axis) {
+        pos[axis] =
+            g.input_i32("pos_" + std::to_string(axis), {shape.n_txt + shape.n_img + shape.n_ref});
+    }
+    return pos;
 }
 
 // The conditioning vector of a time, with the guidance where the model takes it. -> [hidden]
@@ -309,9 +350,8 @@ ggml_tensor* condition(Graph& g, const TransformerNetwork& n, const Inputs& in, 
 }
 
 // LayerNorm, modulated once more, and back to latent channels. z [hidden, n] -> [channels, n]
-ggml_tensor* final_layer(Graph& g, const TransformerNetwork& n, ggml_tensor* z, ggml_tensor* vec) {
+ggml_tensor* final_layer(Graph& g, const TransformerNetwork& n, ggml_tensor* z, ggml_tensor* mod) {
     const int64_t hidden = z->ne[0];
-    ggml_tensor* mod = linear(g, n.final_mod, ggml_silu(g, vec));  // shift, then scale
     const ModSpans all = {
         {z->ne[1], {chunk(g, mod, hidden, 0), chunk(g, mod, hidden, 1), nullptr}}};
     return linear(g, n.final_linear, modulate(g, z, all));
@@ -347,33 +387,55 @@ ggml_tensor* image_tokens(Graph& g, ggml_tensor* z, const AttentionLayout& layou
     return join_columns(g, parts);
 }
 
-// The whole network -> velocity of the image tokens [channels, n_img * n_sequences]. `cache` has a
-// place per block, or is empty when references take part like other tokens.
-ggml_tensor* forward(Graph& g, const TransformerNetwork& n, const Inputs& in,
-                     const AttentionLayout& layout, int64_t n_texts,
-                     const std::vector<CachedKv>& cache) {
-    ggml_tensor* vec = g.tap("vec", condition(g, n, in, in.time));
-    ggml_tensor* vec_zero = in.time_zero == nullptr ? nullptr : condition(g, n, in, in.time_zero);
-    const StepMods mods = step_mods(g, n, vec, vec_zero, layout);
-    const auto cached = [&](size_t block) { return cache.empty() ? CachedKv{} : cache[block]; };
+// The tokens between two blocks: two streams up to the last double block, then one.
+struct Flow {
+    Streams x = {nullptr, nullptr};
+    ggml_tensor* z = nullptr;
 
-    Streams x = {.img = g.tap("img_in", linear(g, n.img_in, in.img)),
-                 .txt = g.tap("txt_in", linear(g, n.txt_in, in.txt))};
-    x = every_sequence(g, x, layout.n_sequences / n_texts, n_texts);
-    for (size_t i = 0; i < n.double_blocks.size(); ++i) {
-        x = double_block(g, n.double_blocks[i], x, mods.img, mods.txt, layout, cached(i));
-        g.tap("double_" + std::to_string(i) + ".0", x.txt);
-        g.tap("double_" + std::to_string(i) + ".1", x.img);
-        g.end_block({x.txt, x.img});
-    }
-    ggml_tensor* z = join_streams(g, x, layout.n_sequences);
-    for (size_t i = 0; i < n.single_blocks.size(); ++i) {
-        z = single_block(g, n.single_blocks[i], z, mods.single, layout,
-                         cached(n.double_blocks.size() + i));
-        g.tap("single_" + std::to_string(i), z);
+    std::array<ggml_tensor**, 3> all() { return {&x.img, &x.txt, &z}; }
+};
+
+// What comes before the blocks.
+Flow begin(Graph& g, const TransformerNetwork& n, const Inputs& in, const AttentionLayout& layout,
+           int64_t n_texts) {
+    const Streams x = {.img = g.tap("img_in", linear(g, n.img_in, in.img)),
+                       .txt = g.tap("txt_in", linear(g, n.txt_in, in.txt))};
+    return {.x = every_sequence(g, x, layout.n_sequences / n_texts, n_texts)};
+}
+
+// Blocks [first, end). `cache` has a place per block of the network, or is empty when references
+// take part like other tokens.
+void run_blocks(Graph& g, const TransformerNetwork& n, Flow& flow, const TimeMods& time,
+                const AttentionLayout& layout, const std::vector<CachedKv>& cache, size_t first,
+                size_t end) {
+    const int64_t hidden = n.img_in->ne[1];
+    const StepMods mods = step_mods(g, time, hidden, layout);
+    const size_t n_double = n.double_blocks.size();
+    for (size_t i = first; i < end; ++i) {
+        const CachedKv cached = cache.empty() ? CachedKv{} : cache[i];
+        if (i < n_double) {
+            Streams& x = flow.x;
+            x = double_block(g, n.double_blocks[i], x, mods.img, mods.txt, layout, cached);
+            g.tap("double_" + std::to_string(i) + ".0", x.txt);
+            g.tap("double_" + std::to_string(i) + ".1", x.img);
+            g.end_block({x.txt, x.img});
+            continue;
+        }
+        if (flow.z == nullptr) {
+            flow.z = join_streams(g, flow.x, layout.n_sequences);
+        }
+        ggml_tensor*& z = flow.z;
+        z = single_block(g, n.single_blocks[i - n_double], z, mods.single, layout, cached);
+        g.tap("single_" + std::to_string(i - n_double), z);
         g.end_block({z});
     }
-    return final_layer(g, n, image_tokens(g, z, layout), vec);
+}
+
+// What comes after them -> velocity of the image tokens [channels, n_img * n_sequences].
+ggml_tensor* end_network(Graph& g, const TransformerNetwork& n, const Flow& flow,
+                         const TimeMods& time, const AttentionLayout& layout) {
+    ggml_tensor* z = flow.z != nullptr ? flow.z : join_streams(g, flow.x, layout.n_sequences);
+    return final_layer(g, n, image_tokens(g, z, layout), time.final);
 }
 
 // The tokens of each picture, then those of the references.
@@ -389,67 +451,141 @@ std::vector<float> with_references(const TransformerInput& input) {
     return all;
 }
 
-// Uploads the inputs of a step, without the text.
-void feed(Graph& g, const Inputs& in, const TransformerInput& input, ReferenceMode mode) {
-    std::vector<Position> positions = input.txt_pos;
-    positions.insert(positions.end(), input.img_pos.begin(), input.img_pos.end());
-    std::vector<float> img = input.img.data;
-    if (mode != ReferenceMode::cached) {
-        img = with_references(input);
-        positions.insert(positions.end(), input.ref_pos.begin(), input.ref_pos.end());
-    }
-    g.set(in.img, img);
-    g.set(in.time, timestep_embedding(input.timestep));
-    if (in.time_zero != nullptr) {
-        g.set(in.time_zero, timestep_embedding(0.0f));
-    }
-    if (in.guidance != nullptr) {
-        g.set(in.guidance, timestep_embedding(input.guidance));
-    }
-    for (size_t axis = 0; axis < in.pos.size(); ++axis) {
-        std::vector<int32_t> ids;
-        for (const Position& position : positions) {
-            ids.push_back(position[axis]);
-        }
-        g.set(in.pos[axis], ids);
+// Sends values only where they differ from those that were sent last.
+template <typename Values>
+void send_new(Values& sent, const Values& values, const std::function<void()>& send) {
+    if (sent != values) {
+        send();
+        sent = values;
     }
 }
 
 }  // namespace
+
+struct Transformer::Section {
+    Section(const Backend& used, size_t first_block, size_t end_block, const Checkpoint& checkpoint,
+            const std::vector<ExpectedTensor>& tensors, const WeightOptions& options)
+        : backend(used),
+          first(first_block),
+          end(end_block),
+          weights(backend, checkpoint, tensors, options) {}
+
+    const Backend& backend;
+    size_t first, end;  // blocks
+    Weights weights;
+    Form form;
+};
 
 // Keys and values of reference tokens, per block, double blocks first.
 struct Transformer::KvCache {
     int64_t n_ref = 0;
     ggml_context_ptr context;
     std::vector<CachedKv> blocks;
-    TensorBuffer buffer;
+    std::vector<TensorBuffer> buffers;  // one per section
 };
 
 struct Transformer::BuiltGraph {
-    BuiltGraph(const Backend& backend, size_t max_nodes, const Form& form, bool taps)
-        : graph(backend, max_nodes, form, taps), keep_taps(taps) {}
+    // An input of a section, and what an earlier one has for it.
+    struct Copy {
+        ggml_tensor* to;
+        size_t section;  // the earlier one
+        ggml_tensor* from;
+        bool is_flow;  // tokens between blocks
+    };
+    struct Part {
+        Part(const Backend& backend, size_t max_nodes, const Form& form, bool taps)
+            : graph(backend, max_nodes, form, taps) {}
 
-    Graph graph;
+        Graph graph;
+        PositionInputs pos = {};
+        std::vector<Copy> copies;  // before it is computed
+    };
+
     TransformerShape shape;
-    bool keep_taps;
-    Inputs in;
-    SharedTensor txt, negative_txt;  // what in.txt holds
-    ggml_tensor* velocity = nullptr;
+    bool keep_taps = false;
+    std::vector<std::unique_ptr<Part>> parts;  // one per section
+    Inputs in;                                 // of the first
+    // What inputs hold.
+    SharedTensor txt, negative_txt;
+    std::vector<Position> positions;
+    std::vector<float> guidance, time_zero;
+    ggml_tensor* velocity = nullptr;  // of the last
 };
+
+std::vector<size_t> share_blocks(const TransformerSizes& sizes, const std::vector<double>& shares) {
+    const auto n_double = static_cast<size_t>(sizes.n_double);
+    const size_t n_blocks = n_double + static_cast<size_t>(sizes.n_single);
+    check(shares.size() <= n_blocks, ErrorKind::bad_argument, shares.size(),
+          " devices cannot share the ", n_blocks, " blocks of this transformer; use fewer");
+    std::vector<double> weights(n_blocks);
+    for (const ExpectedTensor& tensor : tensor_list(sizes)) {
+        for (const bool is_double : {true, false}) {
+            const std::string prefix = is_double ? "double_blocks." : "single_blocks.";
+            if (tensor.name.starts_with(prefix)) {
+                const size_t i = std::stoul(tensor.name.substr(prefix.size()));
+                weights[i + (is_double ? 0 : n_double)] +=
+                    static_cast<double>(tensor.shape.elements());
+            }
+        }
+    }
+    const double of_all = std::accumulate(weights.begin(), weights.end(), 0.0) /
+                          std::accumulate(shares.begin(), shares.end(), 0.0);
+    std::vector<size_t> counts;
+    size_t block = 0;
+    double taken = 0;
+    double wanted = 0;
+    for (size_t i = 0; i < shares.size(); ++i) {
+        wanted += shares[i] * of_all;
+        const size_t left_to_others = shares.size() - 1 - i;
+        size_t count = 0;
+        while (block + left_to_others < n_blocks &&
+               (count == 0 || left_to_others == 0 || taken + weights[block] / 2 <= wanted)) {
+            taken += weights[block++];
+            ++count;
+        }
+        counts.push_back(count);
+    }
+    return counts;
+}
 
 Transformer::Transformer(const Backend& backend, const TransformerSizes& sizes,
                          const Checkpoint& checkpoint, const WeightOptions& options)
-    : backend_(backend),
-      sizes_(sizes),
-      weights_(backend, checkpoint, tensor_list(sizes), options),
-      network_(std::make_unique<TransformerNetwork>()) {
+    : Transformer(std::vector<BlockShare>{{&backend, 1}}, sizes, checkpoint, options) {}
+
+Transformer::Transformer(const std::vector<BlockShare>& shares, const TransformerSizes& sizes,
+                         const Checkpoint& checkpoint, const WeightOptions& options)
+    : sizes_(sizes), network_(std::make_unique<TransformerNetwork>()) {
     const TransformerSizes& s = sizes_;
-    check(s.head_dim % (2 * Rope::kMaxAxes) == 0, ErrorKind::bad_file, weights_.file(),
-          ": head size ", s.head_dim, " cannot be shared by four position axes");
-    *network_ = load_network(weights_, s);
-    form_ = choose_form(backend, weights_, s.head_dim, s.hidden);
-    weights_.load(takes_columns(form_));
-    form_.spare_columns = weights_.spare_columns();
+    std::vector<double> numbers;
+    for (const BlockShare& share : shares) {
+        numbers.push_back(share.share);
+    }
+    const std::vector<size_t> counts = share_blocks(s, numbers);
+    const std::vector<ExpectedTensor> tensors = tensor_list(s);
+    size_t first = 0;
+    for (size_t i = 0; i < shares.size(); ++i) {
+        sections_.push_back(std::make_unique<Section>(*shares[i].backend, first, first + counts[i],
+                                                      checkpoint, tensors, options));
+        first += counts[i];
+    }
+    check(s.head_dim % (2 * Rope::kMaxAxes) == 0, ErrorKind::bad_file,
+          sections_.front()->weights.file(), ": head size ", s.head_dim,
+          " cannot be shared by four position axes");
+    *network_ = load_network(
+        [&](size_t block) -> Weights& {
+            for (const auto& section : sections_) {
+                if (block < section->end) {
+                    return section->weights;
+                }
+            }
+            return sections_.back()->weights;
+        },
+        s);
+    for (const auto& section : sections_) {
+        section->form = choose_form(section->backend, section->weights, s.head_dim, s.hidden);
+        section->weights.load(takes_columns(section->form));
+        section->form.spare_columns = section->weights.spare_columns();
+    }
 }
 
 Transformer::~Transformer() = default;
@@ -464,33 +600,142 @@ Transformer::BuiltGraph& Transformer::graph_for(const TransformerShape& shape, b
     check(shape.mode != ReferenceMode::cached || (cache_ && cache_->n_ref == shape.n_ref),
           ErrorKind::internal, "no keys and values of these references are kept");
     built_.reset();  // gives its memory back first
-    const size_t n_blocks = network_->double_blocks.size() + network_->single_blocks.size();
     const int64_t n_sequences = shape.n_pictures * shape.n_texts;
     const size_t nodes_of_block = 192 + 64 * static_cast<size_t>(n_sequences);
-    auto built =
-        std::make_unique<BuiltGraph>(backend_, nodes_of_block * (n_blocks + 4), form_, keep_taps);
-    built->shape = shape;
-    Graph& g = built->graph;
-    g.set_low_rank(&weights_.low_rank());
-    if (weights_.streams()) {
-        g.set_before_block([this](size_t i) { weights_.enter_block(i); });
-    }
+    const std::vector<CachedKv> cache =
+        shape.mode == ReferenceMode::joint ? std::vector<CachedKv>() : cache_->blocks;
     TransformerShape own = shape;
     own.n_ref = shape.mode == ReferenceMode::cached ? 0 : shape.n_ref;
-    built->in = declare_inputs(g, sizes_, own);
-    const AttentionLayout layout{
-        shape.mode,
-        shape.n_txt,
-        shape.n_img,
-        own.n_ref,
-        n_sequences,
-        rope_of_axes(g, built->in.pos, sizes_.head_dim, static_cast<float>(sizes_.rope_theta))};
-    built->velocity =
-        forward(g, *network_, built->in, layout, shape.n_texts,
-                shape.mode == ReferenceMode::joint ? std::vector<CachedKv>() : cache_->blocks);
-    g.finish(built->velocity);
+    auto built = std::make_unique<BuiltGraph>();
+    built->shape = shape;
+    built->keep_taps = keep_taps;
+    Flow flow;
+    TimeMods time;
+    TimeMods kept_time;  // of the first section, for the others
+    for (size_t i = 0; i < sections_.size(); ++i) {
+        Section& section = *sections_[i];
+        built->parts.push_back(std::make_unique<BuiltGraph::Part>(
+            section.backend, nodes_of_block * (section.end - section.first + 4), section.form,
+            keep_taps));
+        BuiltGraph::Part& part = *built->parts.back();
+        Graph& g = part.graph;
+        g.set_low_rank(&section.weights.low_rank());
+        g.set_progress(sections_.front()->backend, section.first, n_blocks());
+        if (section.weights.streams()) {
+            g.set_before_block([&section](size_t block) { section.weights.enter_block(block); });
+        }
+        if (i == 0) {
+            built->in = declare_inputs(g, sizes_, own);
+        }
+        part.pos = declare_positions(g, own);
+        const AttentionLayout layout{
+            shape.mode,
+            shape.n_txt,
+            shape.n_img,
+            own.n_ref,
+            n_sequences,
+            rope_of_axes(g, part.pos, sizes_.head_dim, static_cast<float>(sizes_.rope_theta))};
+        const bool is_last = i + 1 == sections_.size();
+        if (i == 0) {
+            const Inputs& in = built->in;
+            ggml_tensor* vec = g.tap("vec", condition(g, *network_, in, in.time));
+            ggml_tensor* vec_zero =
+                in.time_zero == nullptr ? nullptr : condition(g, *network_, in, in.time_zero);
+            time = time_mods(g, *network_, vec, vec_zero);
+            flow = begin(g, *network_, in, layout, shape.n_texts);
+        } else {
+            // Inputs in place of what other sections have computed.
+            const auto from = [&](ggml_tensor* result, size_t source, bool is_flow,
+                                  const std::string& name) -> ggml_tensor* {
+                if (result == nullptr) {
+                    return nullptr;
+                }
+                ggml_tensor* input = g.input_f32(name, {result->ne[0], result->ne[1]});
+                part.copies.push_back({input, source, result, is_flow});
+                return input;
+            };
+            const auto n_double = static_cast<size_t>(sizes_.n_double);
+            const bool has_double = section.first < n_double;
+            const bool has_single = section.end > n_double;
+            time.img = from(has_double ? kept_time.img : nullptr, 0, false, "mod_img");
+            time.txt = from(has_double ? kept_time.txt : nullptr, 0, false, "mod_txt");
+            time.single = from(has_single ? kept_time.single : nullptr, 0, false, "mod_single");
+            time.final = from(is_last ? kept_time.final : nullptr, 0, false, "mod_final");
+            time.img_zero =
+                from(has_double ? kept_time.img_zero : nullptr, 0, false, "mod_img_zero");
+            time.single_zero =
+                from(has_single ? kept_time.single_zero : nullptr, 0, false, "mod_single_zero");
+            for (ggml_tensor** tokens : flow.all()) {
+                *tokens = from(*tokens, i - 1, true, "tokens");
+            }
+        }
+        run_blocks(g, *network_, flow, time, layout, cache, section.first, section.end);
+        if (is_last) {
+            built->velocity = end_network(g, *network_, flow, time, layout);
+            g.finish(built->velocity);
+            continue;
+        }
+        if (flow.z != nullptr) {
+            flow.x = {nullptr, nullptr};
+        }
+        if (i == 0) {
+            kept_time = time;
+            for (ggml_tensor** mod : kept_time.all()) {
+                *mod = *mod == nullptr ? nullptr : g.keep(*mod);
+            }
+        }
+        ggml_tensor* last = nullptr;
+        for (ggml_tensor** tokens : flow.all()) {
+            if (*tokens != nullptr) {
+                last = *tokens = g.keep(*tokens);
+            }
+        }
+        g.finish(last);
+    }
     built_ = std::move(built);
     return *built_;
+}
+
+// Uploads what has changed since the last step.
+void Transformer::feed(BuiltGraph& built, const TransformerInput& input) {
+    Graph& g = built.parts.front()->graph;
+    std::vector<Position> positions = input.txt_pos;
+    positions.insert(positions.end(), input.img_pos.begin(), input.img_pos.end());
+    if (built.shape.mode == ReferenceMode::cached) {
+        g.set(built.in.img, input.img.data);
+    } else {
+        g.set(built.in.img, with_references(input));
+        positions.insert(positions.end(), input.ref_pos.begin(), input.ref_pos.end());
+    }
+    g.set(built.in.time, timestep_embedding(input.timestep));
+    if (built.in.time_zero != nullptr) {
+        const auto zero = timestep_embedding(0.0f);
+        send_new(built.time_zero, zero, [&] { g.set(built.in.time_zero, zero); });
+    }
+    if (built.in.guidance != nullptr) {
+        const auto guidance = timestep_embedding(input.guidance);
+        send_new(built.guidance, guidance, [&] { g.set(built.in.guidance, guidance); });
+    }
+    send_new(built.positions, positions, [&] {
+        for (const auto& part : built.parts) {
+            for (size_t axis = 0; axis < part->pos.size(); ++axis) {
+                std::vector<int32_t> ids;
+                for (const Position& position : positions) {
+                    ids.push_back(position[axis]);
+                }
+                part->graph.set(part->pos[axis], ids);
+            }
+        }
+    });
+    if (built.txt != input.txt || built.negative_txt != input.negative_txt) {
+        std::vector<float> txt = input.txt->data;
+        if (input.negative_txt) {
+            txt.insert(txt.end(), input.negative_txt->data.begin(), input.negative_txt->data.end());
+        }
+        g.set(built.in.txt, txt);
+        built.txt = input.txt;
+        built.negative_txt = input.negative_txt;
+    }
 }
 
 HostTensor Transformer::predict(const TransformerInput& input, ReferenceMode mode, Taps* taps) {
@@ -510,22 +755,17 @@ HostTensor Transformer::predict(const TransformerInput& input, ReferenceMode mod
     check(mode != ReferenceMode::extract || (shape.n_pictures == 1 && shape.n_texts == 1),
           ErrorKind::internal, "what is kept of references is computed with one picture");
     BuiltGraph& built = graph_for(shape, taps != nullptr);
-    Graph& g = built.graph;
-    feed(g, built.in, input, mode);
-    if (built.txt != input.txt || built.negative_txt != input.negative_txt) {
-        std::vector<float> txt = input.txt->data;
-        if (input.negative_txt) {
-            txt.insert(txt.end(), input.negative_txt->data.begin(), input.negative_txt->data.end());
+    feed(built, input);
+    for (const auto& part : built.parts) {
+        for (const BuiltGraph::Copy& copy : part->copies) {
+            part->graph.set_from(copy.to, built.parts[copy.section]->graph, copy.from);
         }
-        g.set(built.in.txt, txt);
-        built.txt = input.txt;
-        built.negative_txt = input.negative_txt;
+        part->graph.compute();
+        if (taps != nullptr) {
+            taps->merge(part->graph.read_taps());
+        }
     }
-    g.compute();
-    if (taps != nullptr) {
-        *taps = g.read_taps();
-    }
-    HostTensor velocity = g.read(built.velocity);
+    HostTensor velocity = built.parts.back()->graph.read(built.velocity);
     velocity.ne = {s.channels, shape.n_img, shape.n_pictures * shape.n_texts, 1};
     return velocity;
 }
@@ -543,24 +783,30 @@ void Transformer::prepare_cache(int64_t n_ref) {
     cache_->context.reset(ggml_init({.mem_size = (2 * n_blocks + 1) * ggml_tensor_overhead(),
                                      .mem_buffer = nullptr,
                                      .no_alloc = true}));
-    std::vector<ggml_tensor*> tensors;
-    const auto place = [&] {
-        tensors.push_back(ggml_new_tensor_3d(cache_->context.get(), kept_type(form_), s.head_dim,
-                                             s.hidden / s.head_dim, n_ref));
-        return tensors.back();
-    };
-    for (size_t i = 0; i < n_blocks; ++i) {
-        ggml_tensor* k = place();
-        cache_->blocks.push_back({k, place()});
+    for (const auto& section : sections_) {
+        std::vector<ggml_tensor*> tensors;
+        const auto place = [&] {
+            tensors.push_back(ggml_new_tensor_3d(cache_->context.get(), kept_type(section->form),
+                                                 s.head_dim, s.hidden / s.head_dim, n_ref));
+            return tensors.back();
+        };
+        for (size_t i = section->first; i < section->end; ++i) {
+            ggml_tensor* k = place();
+            cache_->blocks.push_back({k, place()});
+        }
+        cache_->buffers.push_back(
+            section->backend.allocate(tensors, section->backend.memory_for(tensors.front()),
+                                      concat("what is kept of ", n_ref, " reference tokens")));
     }
-    cache_->buffer = backend_.allocate(tensors, backend_.memory_for(tensors.front()),
-                                       concat("what is kept of ", n_ref, " reference tokens"));
 }
 
 bool Transformer::try_set_adapters(const std::shared_ptr<const AdapterSet>& adapters) {
     built_.reset();
-    const bool done = weights_.try_set_adapters(adapters);
-    form_.spare_columns = weights_.spare_columns();
+    bool done = true;
+    for (const auto& section : sections_) {
+        done = section->weights.try_set_adapters(adapters) && done;
+        section->form.spare_columns = section->weights.spare_columns();
+    }
     return done;
 }
 
@@ -569,13 +815,66 @@ void Transformer::reserve(const TransformerShape& shape) {
 }
 
 Graph* Transformer::graph() const {
-    return built_ ? &built_->graph : nullptr;
+    return built_ ? &built_->parts.front()->graph : nullptr;
+}
+
+std::vector<BlockRange> Transformer::block_ranges() const {
+    std::vector<BlockRange> ranges;
+    for (size_t i = 0; i < sections_.size(); ++i) {
+        const Section& section = *sections_[i];
+        BlockRange range = {
+            &section.backend, section.first, section.end, section.weights.memory().own, {}};
+        if (built_) {
+            range.compute += built_->parts[i]->graph.memory();
+        }
+        const uint64_t kept = cache_ ? cache_->buffers[i].bytes : 0;
+        range.compute += section.backend.is_cpu() ? MemoryUse{0, kept} : MemoryUse{kept, 0};
+        ranges.push_back(range);
+    }
+    return ranges;
+}
+
+std::vector<Crossing> Transformer::crossings() const {
+    std::vector<Crossing> crossings;
+    const auto add = [&](const Backend* from, const Backend* to, const ggml_tensor* tensor,
+                         bool is_flow) {
+        const auto found = std::find_if(crossings.begin(), crossings.end(), [&](const Crossing& c) {
+            return c.from == from && c.to == to;
+        });
+        Crossing& crossing =
+            found != crossings.end() ? *found : crossings.emplace_back(Crossing{from, to});
+        (is_flow ? crossing.activations : crossing.others) += ggml_nbytes(tensor);
+    };
+    if (!built_) {
+        return crossings;
+    }
+    add(nullptr, &sections_.front()->backend, built_->in.img, true);
+    add(nullptr, &sections_.front()->backend, built_->in.time, false);
+    for (size_t i = 0; i < sections_.size(); ++i) {
+        for (const BuiltGraph::Copy& copy : built_->parts[i]->copies) {
+            add(&sections_[copy.section]->backend, &sections_[i]->backend, copy.to, copy.is_flow);
+        }
+    }
+    add(&sections_.back()->backend, nullptr, built_->velocity, true);
+    return crossings;
 }
 
 MemoryUse Transformer::compute_memory() const {
-    MemoryUse use = built_ ? built_->graph.memory() : MemoryUse{};
-    const uint64_t kept = cache_ ? cache_->buffer.bytes : 0;
-    return use += backend_.is_cpu() ? MemoryUse{0, kept} : MemoryUse{kept, 0};
+    MemoryUse use;
+    for (const BlockRange& range : block_ranges()) {
+        use += range.compute;
+    }
+    return use;
+}
+
+WeightMemory Transformer::weight_memory() const {
+    WeightMemory memory;
+    for (const auto& section : sections_) {
+        memory.own += section->weights.memory().own;
+        memory.mapped += section->weights.memory().mapped;
+        memory.loading = std::max(memory.loading, section->weights.memory().loading);
+    }
+    return memory;
 }
 
 std::vector<float> timestep_embedding(float t) {

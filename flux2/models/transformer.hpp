@@ -51,13 +51,39 @@ struct TransformerShape {
 
 struct TransformerNetwork;  // the weights by their role
 
-// Weights of one model on one device. Graphs are kept while shapes stay the same.
+// A device that computes some of the blocks, by how much it holds of them in proportion to others.
+struct BlockShare {
+    const Backend* backend;
+    double share;  // above 0
+};
+
+// Which blocks a device computes; double blocks are counted first.
+struct BlockRange {
+    const Backend* backend;
+    size_t first, end;
+    MemoryUse weights, compute;
+};
+
+// What is copied between two devices, or a device and the host, at each call of predict().
+struct Crossing {
+    const Backend* from;       // null: the host
+    const Backend* to;         // likewise
+    uint64_t activations = 0;  // latents, tokens between blocks, the velocity
+    uint64_t others = 0;       // modulation, times
+};
+
+// Weights of one model on one device, or blocks of it on several, which compute in turn. Graphs are
+// kept while shapes stay the same.
 class Transformer {
   public:
-    // Throws bad_file for a checkpoint that lacks tensors of a network of these sizes. The backend
+    // Throws bad_file for a checkpoint that lacks tensors of a network of these sizes. The backends
     // and the checkpoint must outlive it.
     Transformer(const Backend& backend, const TransformerSizes& sizes, const Checkpoint& checkpoint,
                 const WeightOptions& options = {});
+    // Each device gets a row of blocks, in this order. Throws bad_argument when there are more
+    // devices than blocks.
+    Transformer(const std::vector<BlockShare>& shares, const TransformerSizes& sizes,
+                const Checkpoint& checkpoint, const WeightOptions& options = {});
     ~Transformer();
 
     const TransformerSizes& sizes() const { return sizes_; }
@@ -77,26 +103,35 @@ class Transformer {
     void reserve(const TransformerShape& shape);
     // Of the current graph, and of what is kept of references.
     MemoryUse compute_memory() const;
-    const WeightMemory& weight_memory() const { return weights_.memory(); }
-    // The current graph, for looking at its operations or computing it once more; null before the
-    // first call.
+    WeightMemory weight_memory() const;
+    // Where the blocks are; memory is that of the current graph.
+    std::vector<BlockRange> block_ranges() const;
+    // Of the current graph.
+    std::vector<Crossing> crossings() const;
+    // The current graph, of the first device when there are several, for looking at its operations
+    // or computing it once more; null before the first call.
     Graph* graph() const;
 
   private:
+    struct Section;     // the blocks on one device
     struct BuiltGraph;  // with its inputs
     struct KvCache;
 
+    size_t n_blocks() const { return static_cast<size_t>(sizes_.n_double + sizes_.n_single); }
     BuiltGraph& graph_for(const TransformerShape& shape, bool keep_taps);
+    void feed(BuiltGraph& built, const TransformerInput& input);
     void prepare_cache(int64_t n_ref);
 
-    const Backend& backend_;
     TransformerSizes sizes_;
-    Weights weights_;
-    Form form_;
+    std::vector<std::unique_ptr<Section>> sections_;
     std::unique_ptr<TransformerNetwork> network_;
     std::unique_ptr<KvCache> cache_;
     std::unique_ptr<BuiltGraph> built_;
 };
+
+// How many blocks each device gets, by the size of their weights; at least one each. Throws
+// bad_argument when there are more devices than blocks.
+std::vector<size_t> share_blocks(const TransformerSizes& sizes, const std::vector<double>& shares);
 
 // The sinusoidal embedding of a time or guidance value: 128 cosines, then 128 sines.
 std::vector<float> timestep_embedding(float t);

@@ -43,14 +43,21 @@ JobMemory::JobMemory(const Model& model, const LoadOptions& options, const Tenso
 
 // Device memory of our own parts counts as free, since they are freed when necessary.
 MemoryLimits JobMemory::limits() const {
-    const uint64_t free =
-        device_named(loaded_model_.device()).free_bytes + loaded_model_.memory().device;
     const uint64_t ram = available_ram_bytes();
-    return {.device = options_.max_device_bytes > 0 ? options_.max_device_bytes
-                                                    : usable_bytes(free, loaded_model_.abilities()),
-            .host = device_named("CPU").total_bytes,
-            .free_host =
-                ram > 0 ? ram + loaded_model_.memory().host : std::numeric_limits<uint64_t>::max()};
+    MemoryLimits limits;
+    limits.device = options_.max_device_bytes;
+    limits.host = device_named("CPU").total_bytes;
+    limits.free_host =
+        ram > 0 ? ram + loaded_model_.memory().host : std::numeric_limits<uint64_t>::max();
+    for (const Backend* device : loaded_model_.devices()) {
+        if (options_.max_device_bytes == 0) {
+            const uint64_t free =
+                device_named(device->name()).free_bytes + loaded_model_.device_bytes(*device);
+            device->check_alive();
+            limits.devices[device->name()] = usable_bytes(free, device->device().abilities());
+        }
+    }
+    return limits;
 }
 
 MemoryChoice JobMemory::choose(const Job& job) {
@@ -98,7 +105,7 @@ void JobMemory::prepare(const Job& job) {
                        : chosen == Placement::device   ? "held on "
                        : chosen == Placement::streamed ? "streamed from RAM to "
                                                        : "run on the CPU, as it does not fit ",
-                       loaded_model_.device()));
+                       loaded_model_.device(part).name()));
         }
     }
 }
@@ -127,8 +134,10 @@ MemoryPlan JobMemory::plan(const Job& job) {
         machine_speed_.emplace(model_, options_, cache_);
     }
     forecast(choice.plan, planner_->computations(job, choice), *machine_speed_, [&] {
-        if (loaded_model_.device() != "CPU") {
-            loaded_model_.free_all();
+        for (const Backend* device : loaded_model_.devices()) {
+            if (!device->is_cpu()) {
+                loaded_model_.free_all();
+            }
         }
     });
     return_unused_memory();

@@ -29,6 +29,12 @@ class JobMemory {
     // and logs that.
     void limit_pictures(Job& job);
 
+    // Forgets what was measured, after LoadedModel::restart().
+    void restart() {
+        planner_.reset();
+        machine_speed_.reset();
+    }
+
     // What prepare would choose, with the seconds it takes.
     MemoryPlan plan(const Job& job);
 

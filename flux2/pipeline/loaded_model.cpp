@@ -22,11 +22,11 @@ bool must_reload(Network* network, const std::shared_ptr<const AdapterSet>& befo
 
 }  // namespace
 
-WeightOptions weight_options(const LoadOptions& options, Placement placement,
+WeightOptions weight_options(const LoadOptions& options, Part part, Placement placement,
                              std::shared_ptr<const AdapterSet> adapters) {
     WeightOptions weights;
-    if (!options.type.empty()) {
-        weights.type = parse_matrix_type(options.type);
+    if (const std::string& type = chosen_type(options, part); !type.empty()) {
+        weights.type = parse_matrix_type(type);
     }
     weights.stream_blocks = placement == Placement::streamed;
     weights.unpack = placement == Placement::unpacked;
@@ -62,7 +62,19 @@ LoadedModel::LoadedModel(const Model& model, const LoadOptions& options)
     : model_(model),
       options_(options),
       keeps_loaded_(options.keep_loaded),
-      device_(options.device, options.threads) {}
+      backends_(std::in_place, options),
+      device_names_({backends_->of(Part::transformer).name()}),
+      device_(&device_names_.back()) {}
+
+void LoadedModel::restart() {
+    free_all();
+    placement_.fill(Placement::device);
+    map_memories_ = {};
+    backends_.reset();  // devices are closed before they are opened again
+    backends_.emplace(options_);
+    device_names_.push_back(backends_->of(Part::transformer).name());
+    device_ = &device_names_.back();
+}
 
 void LoadedModel::set_placement(Part part, Placement placement) {
     if (placement_[index(part)] != placement) {
@@ -82,22 +94,7 @@ void LoadedModel::set_adapters(const AdapterSets& adapters) {
 }
 
 Backend& LoadedModel::backend(Part part) {
-    if (device_.is_cpu() || placement(part) != Placement::cpu) {
-        return device_;
-    }
-    if (!cpu_) {
-        cpu_.emplace("CPU", options_.threads);
-        cpu_->set_cancel(cancel_);
-    }
-    return *cpu_;
-}
-
-void LoadedModel::set_cancel(const std::atomic<bool>* flag) {
-    cancel_ = flag;
-    device_.set_cancel(flag);
-    if (cpu_) {
-        cpu_->set_cancel(flag);
-    }
+    return placement(part) == Placement::cpu ? backends_->cpu() : backends_->of(part);
 }
 
 bool LoadedModel::is_loaded(Part part) const {
@@ -138,7 +135,7 @@ void LoadedModel::load(Part part, const Make& make) {
     const auto adapters = part == Part::transformer    ? adapters_.transformer
                           : part == Part::text_encoder ? adapters_.text_encoder
                                                        : nullptr;
-    make(backend(part), weight_options(options_, placement(part), adapters));
+    make(backend(part), weight_options(options_, part, placement(part), adapters));
     return_unused_memory();  // what was used to convert weights
     load_seconds_ +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -155,8 +152,11 @@ TextEncoder& LoadedModel::text_encoder() {
 
 Transformer& LoadedModel::transformer() {
     load(Part::transformer, [&](const Backend& backend, const WeightOptions& weights) {
+        const std::vector<BlockShare> shares = placement(Part::transformer) == Placement::cpu
+                                                   ? std::vector<BlockShare>{{&backend, 1}}
+                                                   : backends_->of_blocks();
         transformer_ =
-            std::make_unique<Transformer>(backend, model_.sizes, model_.transformer, weights);
+            std::make_unique<Transformer>(shares, model_.sizes, model_.transformer, weights);
     });
     return *transformer_;
 }
@@ -194,8 +194,8 @@ HostTensor LoadedModel::decode_preview(const HostTensor& latents) {
 std::string LoadedModel::compute_facts(Part part) {
     const Backend& used = backend(part);
     return concat("on ", used.name(), " ", used.description(), "\noperations ",
-                  static_cast<int>(used.operations()), "\ntype ", options_.type, "\nplacement ",
-                  static_cast<int>(placement(part)), "\n");
+                  static_cast<int>(used.operations()), "\ntype ", chosen_type(options_, part),
+                  "\nplacement ", static_cast<int>(placement(part)), "\n");
 }
 
 std::string LoadedModel::text_encoder_layout() {
@@ -206,10 +206,10 @@ std::string LoadedModel::text_encoder_layout() {
         return "";  // only a CPU has a choice
     }
     const Backend measuring("CPU", options_.threads, BackendUse::measure);
-    return TextEncoder(
-               measuring, read_text_encoder_sizes(*model_.text_encoder),
-               text_encoder_facts(model_.text), *model_.text_encoder,
-               weight_options(options_, placement(Part::text_encoder), adapters_.text_encoder))
+    return TextEncoder(measuring, read_text_encoder_sizes(*model_.text_encoder),
+                       text_encoder_facts(model_.text), *model_.text_encoder,
+                       weight_options(options_, Part::text_encoder, placement(Part::text_encoder),
+                                      adapters_.text_encoder))
         .weight_layout();
 }
 
@@ -226,6 +226,25 @@ MemoryUse LoadedModel::memory() const {
     add(vae_);
     add(tiny_);
     return use;
+}
+
+uint64_t LoadedModel::device_bytes(const Backend& device) {
+    uint64_t bytes = 0;
+    const auto add = [&](Part part, const auto& model) {
+        if (model && &backend(part) == &device) {
+            bytes += model->weight_memory().own.device + model->compute_memory().device;
+        }
+    };
+    add(Part::text_encoder, text_encoder_);
+    add(Part::vae, vae_);
+    add(Part::tiny_autoencoder, tiny_);
+    for (const BlockRange& range :
+         transformer_ ? transformer_->block_ranges() : std::vector<BlockRange>()) {
+        if (range.backend == &device) {
+            bytes += range.weights.device + range.compute.device;
+        }
+    }
+    return bytes;
 }
 
 void LoadedModel::free(Part part) {
@@ -257,8 +276,10 @@ std::string LoadedModel::take_smaller_placement(Part part) {
         set_placement(part, Placement::device);
         return "its weights stay quantised";
     }
-    const bool streams = placement(part) == Placement::device && facts_of(part).has_blocks &&
-                         abilities().keeps_order;
+    const bool is_split = part == Part::transformer && backends_->splits_transformer();
+    const bool streams = !is_split && placement(part) == Placement::device &&
+                         facts_of(part).has_blocks &&
+                         device(part).device().abilities().streams_blocks;
     set_placement(part, streams ? Placement::streamed : Placement::cpu);
     return streams ? "its blocks are streamed from RAM" : "it runs on the CPU";
 }
@@ -286,7 +307,7 @@ bool LoadedModel::make_room(Part part, const std::string& reason) {
     if (!others && take_smaller_maps(part)) {
         next = "it computes some rows at a time";
     } else if (!others) {
-        if (device_.is_cpu() || placement(part) == Placement::cpu) {
+        if (backend(part).is_cpu()) {
             return false;
         }
         next = take_smaller_placement(part);

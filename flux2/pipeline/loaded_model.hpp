@@ -12,14 +12,17 @@
 #include "models/transformer.hpp"
 #include "networks/part.hpp"
 #include "pipeline/model.hpp"
+#include "pipeline/part_backends.hpp"
 #include "pipeline/request_adapters.hpp"
 
 #include <array>
 #include <atomic>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace flux2 {
 
@@ -43,8 +46,8 @@ struct MapMemories {
     bool operator==(const MapMemories&) const = default;
 };
 
-// How weights are to be held for a placement; `adapters` may be null.
-WeightOptions weight_options(const LoadOptions& options, Placement placement,
+// How a part's weights are to be held for a placement; `adapters` may be null.
+WeightOptions weight_options(const LoadOptions& options, Part part, Placement placement,
                              std::shared_ptr<const AdapterSet> adapters = nullptr);
 TextEncoderFacts text_encoder_facts(const TextConfig& text);
 // `part` is vae or tiny_autoencoder, and the model has it. Borrows backend and model.
@@ -58,11 +61,16 @@ Part decoding_part(const Model& model);
 
 class LoadedModel {
   public:
-    // Borrows both. Starts the device. Throws bad_argument for an unknown one.
+    // Borrows both. Starts the devices. Throws bad_argument for an unknown one.
     LoadedModel(const Model& model, const LoadOptions& options);
 
-    const std::string& device() const { return device_.name(); }
-    const DeviceAbilities& abilities() const { return device_.device().abilities(); }
+    // The transformer's device.
+    const std::string& device() const { return *device_.load(); }
+    // What was chosen for a part; it may have no room there.
+    Backend& device(Part part) { return backends_->of(part); }
+    std::vector<Backend*> devices() { return backends_->all(); }
+    // Frees everything and starts the devices that the options name now.
+    void restart();
     Placement placement(Part part) const { return placement_[index(part)]; }
     // A change frees the part; it takes effect when the part is loaded again.
     void set_placement(Part part, Placement placement);
@@ -97,6 +105,8 @@ class LoadedModel {
 
     // What the loaded parts have allocated.
     MemoryUse memory() const;
+    // Of that, what lies on one of the devices.
+    uint64_t device_bytes(const Backend& device);
     void free(Part part);
     void free_all();
 
@@ -117,7 +127,7 @@ class LoadedModel {
     }
 
     // Cancels loading and computing once *flag is true, as Backend::set_cancel says. Null: never.
-    void set_cancel(const std::atomic<bool>* flag);
+    void set_cancel(const std::atomic<bool>* flag) { backends_->set_cancel(flag); }
     // Called with each part that starts loading.
     void set_on_load(std::function<void(Part)> on_load) { on_load_ = std::move(on_load); }
     double load_seconds() const { return load_seconds_; }
@@ -136,8 +146,10 @@ class LoadedModel {
     const Model& model_;
     const LoadOptions& options_;
     bool keeps_loaded_;
-    Backend device_;
-    std::optional<Backend> cpu_;  // for parts that do not fit the device
+    std::optional<PartBackends> backends_;
+    // Names of the transformer's device; the last is in use. References to others may be held.
+    std::list<std::string> device_names_;
+    std::atomic<const std::string*> device_;
     Placements placement_ = {Placement::device, Placement::device, Placement::device,
                              Placement::device};
     MapMemories map_memories_;
@@ -145,7 +157,6 @@ class LoadedModel {
     std::unique_ptr<TextEncoder> text_encoder_;
     std::unique_ptr<Transformer> transformer_;
     std::unique_ptr<Autoencoder> vae_, tiny_;
-    const std::atomic<bool>* cancel_ = nullptr;
     std::function<void(Part)> on_load_;
     double load_seconds_ = 0;
 };

@@ -148,26 +148,20 @@ std::string in_words(const Speed& speed) {
 }  // namespace
 
 MachineSpeed::MachineSpeed(const Model& model, const LoadOptions& options, const TensorCache& cache)
-    : model_(model), options_(options), cache_(cache), device_(options.device, options.threads) {}
+    : model_(model), options_(options), cache_(cache), backends_(options) {}
 
-Backend& MachineSpeed::backend(Placement placement) {
-    if (device_.is_cpu() || placement != Placement::cpu) {
-        return device_;
-    }
-    if (!cpu_) {
-        cpu_.emplace("CPU", options_.threads);
-    }
-    return *cpu_;
+Backend& MachineSpeed::backend(Part part, Placement placement) {
+    return placement == Placement::cpu ? backends_.cpu() : backends_.of(part);
 }
 
 std::string MachineSpeed::key_of(Part part, Placement placement) {
-    const Backend& used = backend(placement);
+    const Backend& used = backend(part, placement);
     return concat("speed by flux2 ", version(), "\n",
                   identity(checkpoint_of(model_, part).source()), "part ", to_string(part), "\non ",
                   used.name(), " ", used.description(), "\nthreads ", used.n_threads(),
-                  "\noperations ", static_cast<int>(used.operations()), "\ntype ", options_.type,
-                  "\nrepacked ", options_.repack, "\nplacement ", static_cast<int>(placement),
-                  "\n");
+                  "\noperations ", static_cast<int>(used.operations()), "\ntype ",
+                  chosen_type(options_, part), "\nrepacked ", options_.repack, "\nplacement ",
+                  static_cast<int>(placement), "\n");
 }
 
 std::optional<Speed> MachineSpeed::find(const std::string& key, int64_t size) const {
@@ -233,7 +227,7 @@ Speeds MachineSpeed::speeds_up_to(Subject& subject, Timed timed, int64_t size) {
 
 NetworkSpeeds MachineSpeed::of(Part part, Placement placement, int64_t size,
                                const std::function<void()>& before_measuring) {
-    Backend& used = backend(placement);
+    Backend& used = backend(part, placement);
     Subject subject{part, used, key_of(part, placement),
                     [&] {
                         if (before_measuring) {

@@ -37,7 +37,7 @@ struct NetworkSpeeds {
 
 class MachineSpeed {
   public:
-    // Borrows all. Starts the device.
+    // Borrows all. Starts the devices.
     MachineSpeed(const Model& model, const LoadOptions& options, const TensorCache& cache);
 
     // What is known about a part at sizes up to this one. Only what is neither in memory nor in
@@ -60,7 +60,7 @@ class MachineSpeed {
         std::optional<NetworkPiece> piece;
     };
 
-    Backend& backend(Placement placement);
+    Backend& backend(Part part, Placement placement);
     std::string key_of(Part part, Placement placement);
     std::optional<Speed> find(const std::string& key, int64_t size) const;
     Speed speed_at(Subject& subject, Timed timed, int64_t size);
@@ -70,8 +70,7 @@ class MachineSpeed {
     const Model& model_;
     const LoadOptions& options_;
     const TensorCache& cache_;
-    Backend device_;
-    std::optional<Backend> cpu_;  // for parts that do not fit the device
+    PartBackends backends_;
     std::map<std::string, Speed> known_;
     size_t n_measured_ = 0;
 };

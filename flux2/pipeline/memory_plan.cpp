@@ -60,8 +60,68 @@ std::vector<double> times_of(const Job& job, Stage stage, size_t n_graphs) {
     }
 }
 
+void add_bytes(std::vector<DevicePeak>& devices, const std::string& device, uint64_t bytes) {
+    const auto found = std::find_if(devices.begin(), devices.end(),
+                                    [&](const DevicePeak& d) { return d.device == device; });
+    if (found != devices.end()) {
+        found->bytes += bytes;
+    } else if (bytes > 0) {
+        devices.push_back({device, bytes});
+    }
+}
+
+// Makes each at least as large as in `other`.
+void raise(std::vector<DevicePeak>& devices, const std::vector<DevicePeak>& other) {
+    for (const DevicePeak& peak : other) {
+        const auto found = std::find_if(devices.begin(), devices.end(), [&](const DevicePeak& d) {
+            return d.device == peak.device;
+        });
+        if (found == devices.end()) {
+            devices.push_back(peak);
+        } else {
+            found->bytes = std::max(found->bytes, peak.bytes);
+        }
+    }
+}
+
+uint64_t largest(const std::vector<DevicePeak>& devices) {
+    uint64_t bytes = 0;
+    for (const DevicePeak& device : devices) {
+        bytes = std::max(bytes, device.bytes);
+    }
+    return bytes;
+}
+
+// A device that has too little memory, or null.
+const DevicePeak* device_over(const MemoryPlan& plan, const MemoryLimits& limits) {
+    const auto found =
+        std::find_if(plan.devices.begin(), plan.devices.end(),
+                     [&](const DevicePeak& d) { return d.bytes > limits.of(d.device); });
+    return found == plan.devices.end() ? nullptr : &*found;
+}
+
+bool within(const std::vector<DevicePeak>& devices, const MemoryLimits& limits) {
+    return std::all_of(devices.begin(), devices.end(),
+                       [&](const DevicePeak& d) { return d.bytes <= limits.of(d.device); });
+}
+
+// "double 0-4, single 0-9"
+std::string name_blocks(const BlockRange& range, size_t n_double) {
+    std::string text;
+    const auto add = [&](const char* kind, size_t first, size_t end) {
+        if (first < end) {
+            text += concat(text.empty() ? "" : ", ", kind, " ", first);
+            text += end - first > 1 ? concat("-", end - 1) : "";
+        }
+    };
+    add("double", range.first, std::min(range.end, n_double));
+    add("single", std::max(range.first, n_double) - n_double,
+        std::max(range.end, n_double) - n_double);
+    return text;
+}
+
 bool fits(const MemoryPlan& plan, const MemoryLimits& limits) {
-    return plan.device_peak <= limits.device && plan.host_peak <= limits.host;
+    return device_over(plan, limits) == nullptr && plan.host_peak <= limits.host;
 }
 
 }  // namespace
@@ -79,16 +139,23 @@ MemoryPlanner::MemoryPlanner(const Model& model, const LoadOptions& options, uin
     : model_(model),
       options_(options),
       program_bytes_(program_bytes),
-      device_(options.device, options.threads, BackendUse::measure),
-      cpu_("CPU", options.threads, BackendUse::measure) {}
+      backends_(options, BackendUse::measure) {}
 
-Backend& MemoryPlanner::backend(Placement placement) {
-    return placement == Placement::cpu ? cpu_ : device_;
+Backend& MemoryPlanner::backend(Part part, Placement placement) {
+    return placement == Placement::cpu ? backends_.cpu() : backends_.of(part);
 }
 
-std::string MemoryPlanner::name_of(Placement placement) {
-    const std::string name = backend(placement).name();
-    return placement == Placement::streamed && !device_.is_cpu() ? "streamed to " + name : name;
+std::vector<DevicePeak> MemoryPlanner::on_device(Part part, Placement placement,
+                                                 const WeightMemory& weights,
+                                                 const MemoryUse& graph) {
+    std::vector<DevicePeak> devices;
+    add_bytes(devices, backend(part, placement).name(), weights.own.device + graph.device);
+    return devices;
+}
+
+std::string MemoryPlanner::name_of(Part part, Placement placement) {
+    const Backend& used = backend(part, placement);
+    return (placement == Placement::streamed && !used.is_cpu() ? "streamed to " : "") + used.name();
 }
 
 uint64_t MemoryPlanner::device_bytes(const Work& work) {
@@ -146,21 +213,30 @@ MemoryPlanner::Work MemoryPlanner::decode(const Job& job, Part part, Placement p
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_text_encoder(const Job& job, Placement placement) {
-    TextEncoder encoder(backend(placement), read_text_encoder_sizes(*model_.text_encoder),
-                        text_encoder_facts(model_.text), *model_.text_encoder,
-                        weight_options(options_, placement, job.adapters.text_encoder));
+    TextEncoder encoder(
+        backend(Part::text_encoder, placement), read_text_encoder_sizes(*model_.text_encoder),
+        text_encoder_facts(model_.text), *model_.text_encoder,
+        weight_options(options_, Part::text_encoder, placement, job.adapters.text_encoder));
     encoder.reserve(job.text_length);
-    return {Part::text_encoder,
-            encoder.weight_memory(),
-            encoder.compute_memory(),
-            static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes +
-                encoder.weight_memory().loading,
-            {{job.text_length, amounts_of(encoder.graph()->nodes())}}};
+    return {
+        Part::text_encoder,
+        on_device(Part::text_encoder, placement, encoder.weight_memory(), encoder.compute_memory()),
+        encoder.weight_memory(),
+        encoder.compute_memory(),
+        static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes +
+            encoder.weight_memory().loading,
+        {{job.text_length, amounts_of(encoder.graph()->nodes())}},
+        {},
+        {}};
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement placement) {
-    Transformer transformer(backend(placement), model_.sizes, model_.transformer,
-                            weight_options(options_, placement, job.adapters.transformer));
+    const Backend& used = backend(Part::transformer, placement);
+    const std::vector<BlockShare> shares =
+        placement == Placement::cpu ? std::vector<BlockShare>{{&used, 1}} : backends_.of_blocks();
+    Transformer transformer(
+        shares, model_.sizes, model_.transformer,
+        weight_options(options_, Part::transformer, placement, job.adapters.transformer));
     TransformerShape shape{.mode = ReferenceMode::joint,
                            .n_img = job.latent_w() * job.latent_h(),
                            .n_ref = job.n_reference_tokens(),
@@ -168,6 +244,7 @@ MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement
                            .n_pictures = job.n_pictures,
                            .n_texts = job.guides_in_one_pass() ? 2 : 1};
     MemoryUse graph;
+    std::vector<DevicePeak> devices;
     std::vector<GraphCost> costs;
     const bool kv = model_.variant == Variant::kv && shape.n_ref > 0;
     for (const ReferenceMode mode : kv ? std::vector{ReferenceMode::extract, ReferenceMode::cached}
@@ -179,22 +256,50 @@ MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement
         }
         transformer.reserve(computed);
         graph = larger(graph, transformer.compute_memory());
+        std::vector<DevicePeak> now;
+        for (const BlockRange& range : transformer.block_ranges()) {
+            add_bytes(now, range.backend->name(), range.weights.device + range.compute.device);
+        }
+        raise(devices, now);
         const int64_t n_ref = mode == ReferenceMode::cached ? 0 : shape.n_ref;
         costs.push_back(
             {(shape.n_txt + shape.n_img + n_ref) * computed.n_pictures * computed.n_texts,
              amounts_of(transformer.graph()->nodes())});
     }
+    if (shares.size() > 1) {
+        costs.clear();  // devices of different speed
+    }
+    std::vector<BlockPlace> blocks;
+    for (const BlockRange& range : transformer.block_ranges()) {
+        blocks.push_back(
+            {range.backend->name(), name_blocks(range, static_cast<size_t>(model_.sizes.n_double)),
+             range.weights.device + range.weights.host, range.compute.device + range.compute.host});
+    }
+    std::vector<StepTraffic> traffic;
+    for (const Crossing& crossing : transformer.crossings()) {
+        const auto name = [](const Backend* backend) {
+            return backend == nullptr ? "host" : backend->name();
+        };
+        traffic.push_back({name(crossing.from), name(crossing.to),
+                           crossing.activations + crossing.others, crossing.activations});
+    }
     const auto token_bytes = static_cast<uint64_t>(model_.sizes.channels) * sizeof(float);
     // Latents, velocities and temporary copies.
-    return {Part::transformer, transformer.weight_memory(), graph,
-            token_bytes *
-                    static_cast<uint64_t>(shape.n_pictures * (5 * shape.n_img + 3 * shape.n_ref)) +
-                transformer.weight_memory().loading,
-            std::move(costs)};
+    const uint64_t passing =
+        token_bytes * static_cast<uint64_t>(shape.n_pictures * (5 * shape.n_img + 3 * shape.n_ref));
+    return {Part::transformer,
+            devices,
+            transformer.weight_memory(),
+            graph,
+            passing + transformer.weight_memory().loading,
+            std::move(costs),
+            std::move(blocks),
+            std::move(traffic)};
 }
 
 std::unique_ptr<Autoencoder> MemoryPlanner::autoencoder(Part part, Placement placement) {
-    return make_autoencoder(backend(placement), model_, part, weight_options(options_, placement));
+    return make_autoencoder(backend(part, placement), model_, part,
+                            weight_options(options_, part, placement));
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_encode(const Job& job, Part part, Placement placement,
@@ -211,8 +316,14 @@ MemoryPlanner::Work MemoryPlanner::measure_encode(const Job& job, Part part, Pla
             {int64_t{image.width} * image.height, amounts_of(network->graph()->nodes())});
         pixels = std::max(pixels, costs.back().size);
     }
-    return {part, network->weight_memory(), graph, static_cast<uint64_t>(pixels * kPixelBytes),
-            std::move(costs)};
+    return {part,
+            on_device(part, placement, network->weight_memory(), graph),
+            network->weight_memory(),
+            graph,
+            static_cast<uint64_t>(pixels * kPixelBytes),
+            std::move(costs),
+            {},
+            {}};
 }
 
 MemoryPlanner::Work MemoryPlanner::measure_decode(const Job& job, Part part, Placement placement,
@@ -222,10 +333,13 @@ MemoryPlanner::Work MemoryPlanner::measure_decode(const Job& job, Part part, Pla
     network->reserve_decode(job.width, job.height);
     const int64_t pixels = int64_t{job.width} * job.height;
     return {part,
+            on_device(part, placement, network->weight_memory(), network->compute_memory()),
             network->weight_memory(),
             network->compute_memory(),
             static_cast<uint64_t>(pixels * kPixelBytes),
-            {{pixels, amounts_of(network->graph()->nodes())}}};
+            {{pixels, amounts_of(network->graph()->nodes())}},
+            {},
+            {}};
 }
 
 // Pictures that are refused are planned with whole maps: their bands would be too many.
@@ -270,7 +384,7 @@ MapMemory MemoryPlanner::fastest_maps(const Job& job, Part part, Placement place
         }
         chosen = maps;
         const Work work = work_with(maps);
-        if (device_bytes(work) <= limits.device &&
+        if (within(work.devices, limits) &&
             work.weights.own.host + work.graph.host + work.passing <= limits.free_host) {
             break;
         }
@@ -342,10 +456,17 @@ MemoryPlan MemoryPlanner::plan(const Job& job, const MemoryChoice& choice) {
     for (const PlannedStage& stage : stages) {
         StageMemory memory;
         memory.stage = stage.name;
-        memory.placement =
-            name_of(choice.placement[static_cast<size_t>(stage.works.front().part)]) +
-            (stage.in_bands ? ", in bands" : "");
+        const Part part = stage.works.front().part;
+        memory.placement = name_of(part, choice.placement[static_cast<size_t>(part)]) +
+                           (stage.in_bands ? ", in bands" : "");
         memory.host_compute = common_bytes(job);
+        if (part == Part::transformer) {
+            plan.blocks = stage.works.front().blocks;
+            plan.traffic = stage.works.front().traffic;
+            for (size_t i = 1; i < plan.blocks.size(); ++i) {
+                memory.placement += "+" + plan.blocks[i].device;
+            }
+        }
         for (const Work& work : stage.works) {
             memory.device_weights += work.weights.own.device;
             memory.host_weights += work.weights.own.host;
@@ -382,14 +503,17 @@ MemoryPlan MemoryPlanner::peaks_in_turn(const std::vector<PlannedStage>& stages)
     for (const PlannedStage& stage : stages) {
         MemoryPlan sum;
         for (const Work& work : stage.works) {
-            sum.device_peak += device_bytes(work);
+            for (const DevicePeak& peak : work.devices) {
+                add_bytes(sum.devices, peak.device, peak.bytes);
+            }
             sum.host_peak += work.weights.own.host + work.graph.host + work.passing;
             sum.mapped_peak += work.weights.mapped;
         }
-        plan.device_peak = std::max(plan.device_peak, sum.device_peak);
+        raise(plan.devices, sum.devices);
         plan.host_peak = std::max(plan.host_peak, sum.host_peak);
         plan.mapped_peak = std::max(plan.mapped_peak, sum.mapped_peak);
     }
+    plan.device_peak = largest(plan.devices);
     return plan;
 }
 
@@ -397,40 +521,54 @@ MemoryPlan MemoryPlanner::peaks_in_turn(const std::vector<PlannedStage>& stages)
 MemoryPlan MemoryPlanner::peaks_together(const std::vector<PlannedStage>& stages) const {
     std::array<WeightMemory, kAllParts.size()> weights = {};
     std::array<MemoryUse, kAllParts.size()> graphs = {};
+    std::array<std::vector<DevicePeak>, kAllParts.size()> devices;
     MemoryPlan plan;
     for (const PlannedStage& stage : stages) {
         uint64_t passing = 0;
         for (const Work& work : stage.works) {
             const auto part = static_cast<size_t>(work.part);
             weights[part] = work.weights;
+            raise(devices[part], work.devices);
             graphs[part] = larger(graphs[part], work.graph);
             passing += work.passing;
         }
         plan.host_peak = std::max(plan.host_peak, passing);
     }
     for (size_t part = 0; part < kAllParts.size(); ++part) {
-        plan.device_peak += weights[part].own.device + graphs[part].device;
+        for (const DevicePeak& peak : devices[part]) {
+            add_bytes(plan.devices, peak.device, peak.bytes);
+        }
         plan.host_peak += weights[part].own.host + graphs[part].host;
         plan.mapped_peak += weights[part].mapped;
     }
+    plan.device_peak = largest(plan.devices);
     return plan;
 }
 
 // Whether the device multiplies unpacked matrices faster and the options allow it.
-bool MemoryPlanner::may_unpack(Part part) const {
-    return facts_of(part).has_blocks && device_.operations() == Operations::cuda &&
-           options_.unpack && options_.type.empty();
+bool MemoryPlanner::may_unpack(Part part) {
+    return facts_of(part).has_blocks && backends_.of(part).operations() == Operations::cuda &&
+           options_.unpack && chosen_type(options_, part).empty();
 }
 
-Placements MemoryPlanner::place(const Job& job, uint64_t device_limit, bool keep_loaded) {
+Placements MemoryPlanner::place(const Job& job, const MemoryLimits& limits, bool keep_loaded) {
     Placements chosen;
     chosen.fill(Placement::device);
-    if (device_.is_cpu()) {
-        return chosen;
-    }
-    // Unpacked weights of all parts that stay loaded must fit together with everything else.
-    const uint64_t unpacked_limit = keep_loaded ? device_limit / 2 : device_limit;
     const auto choose_for = [&](Part part, const auto& bytes_at) {
+        const Backend& device = backends_.of(part);
+        if (part == Part::transformer && backends_.splits_transformer()) {
+            // Its shares are what the user wants, or follow the free memory.
+            chosen[static_cast<size_t>(part)] =
+                within(transformer(job, Placement::device).devices, limits) ? Placement::device
+                                                                            : Placement::cpu;
+            return;
+        }
+        if (device.is_cpu()) {
+            return;
+        }
+        const uint64_t device_limit = limits.of(device.name());
+        // Unpacked weights of all parts that stay loaded must fit together with everything else.
+        const uint64_t unpacked_limit = keep_loaded ? device_limit / 2 : device_limit;
         Placement& placement = chosen[static_cast<size_t>(part)];
         if (may_unpack(part) && bytes_at(Placement::unpacked) <= unpacked_limit) {
             placement = Placement::unpacked;
@@ -439,7 +577,7 @@ Placements MemoryPlanner::place(const Job& job, uint64_t device_limit, bool keep
         if (bytes_at(Placement::device) <= device_limit) {
             return;
         }
-        placement = facts_of(part).has_blocks && device_.device().abilities().keeps_order &&
+        placement = facts_of(part).has_blocks && device.device().abilities().streams_blocks &&
                             bytes_at(Placement::streamed) <= device_limit
                         ? Placement::streamed
                         : Placement::cpu;
@@ -451,10 +589,12 @@ Placements MemoryPlanner::place(const Job& job, uint64_t device_limit, bool keep
     for (const Part part : {Part::vae, Part::tiny_autoencoder}) {
         choose_for(part, [&](Placement p) { return autoencoder_bytes(job, part, p); });
     }
+    const bool previews_there =
+        previews(job) && &backends_.of(Part::tiny_autoencoder) == &backends_.of(Part::transformer);
     const uint64_t beside =
-        previews(job) ? autoencoder_bytes(job, Part::tiny_autoencoder,
-                                          chosen[static_cast<size_t>(Part::tiny_autoencoder)])
-                      : 0;
+        previews_there ? autoencoder_bytes(job, Part::tiny_autoencoder,
+                                           chosen[static_cast<size_t>(Part::tiny_autoencoder)])
+                       : 0;
     choose_for(Part::transformer,
                [&](Placement p) { return device_bytes(transformer(job, p)) + beside; });
     return chosen;
@@ -463,7 +603,7 @@ Placements MemoryPlanner::place(const Job& job, uint64_t device_limit, bool keep
 MemoryChoice MemoryPlanner::choose(const Job& job, const MemoryLimits& limits) {
     const auto choice_when = [&](bool keep_loaded, MapMemory least) {
         MemoryChoice choice;
-        choice.placement = place(job, limits.device, keep_loaded);
+        choice.placement = place(job, limits, keep_loaded);
         choice.maps = choose_maps(job, choice.placement, least, limits);
         choice.keep_loaded = keep_loaded;
         choice.plan = plan(job, choice);
@@ -479,13 +619,14 @@ MemoryChoice MemoryPlanner::choose(const Job& job, const MemoryLimits& limits) {
             return together;
         }
     }
-    const bool device_full = together.plan.device_peak > limits.device;
+    const DevicePeak* full = device_over(together.plan, limits);
     MemoryChoice in_turn = choice_when(false, MapMemory::whole);
-    in_turn.why_in_turn = concat(
-        "all parts together take ",
-        gigabytes(device_full ? together.plan.device_peak : together.plan.host_peak),
-        device_full ? " on the device, which has " : " of RAM, of which there are ",
-        gigabytes(device_full ? limits.device : limits.host), ": they are loaded one at a time");
+    in_turn.why_in_turn = concat("all parts together take ",
+                                 gigabytes(full != nullptr ? full->bytes : together.plan.host_peak),
+                                 full != nullptr ? concat(" on ", full->device, ", which has ")
+                                                 : " of RAM, of which there are ",
+                                 gigabytes(full != nullptr ? limits.of(full->device) : limits.host),
+                                 ": they are loaded one at a time");
     return in_turn;
 }
 

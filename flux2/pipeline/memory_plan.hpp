@@ -29,6 +29,13 @@ struct MemoryLimits {
     uint64_t host = 0;
     // RAM that is free now: before they take more, autoencoders compute in bands.
     uint64_t free_host = std::numeric_limits<uint64_t>::max();
+    // Of single devices by name, in place of `device`.
+    std::map<std::string, uint64_t> devices = {};
+
+    uint64_t of(const std::string& name) const {
+        const auto found = devices.find(name);
+        return found == devices.end() ? device : found->second;
+    }
 };
 
 // How much of a device's free memory a job may plan with: all of it where a lack of memory ends
@@ -44,10 +51,10 @@ struct MemoryChoice {
     MemoryPlan plan;
 };
 
-// Measures weights and graphs on a device and on the CPU without allocating them.
+// Measures weights and graphs on the devices and on the CPU without allocating them.
 class MemoryPlanner {
   public:
-    // Borrows both. Opens the device a second time, only for measuring. `program_bytes` is the
+    // Borrows both. Opens the devices a second time, only for measuring. `program_bytes` is the
     // memory of the process without the parts: the files' metadata, libraries, the device's driver.
     MemoryPlanner(const Model& model, const LoadOptions& options, uint64_t program_bytes);
 
@@ -74,10 +81,13 @@ class MemoryPlanner {
     // A part that computes in a stage.
     struct Work {
         Part part = Part::transformer;
+        std::vector<DevicePeak> devices;  // where it computes, without the CPU
         WeightMemory weights;
         MemoryUse graph;
-        uint64_t passing = 0;  // temporary host memory of the stage
-        std::vector<GraphCost> graphs;
+        uint64_t passing = 0;           // temporary host memory of the stage
+        std::vector<GraphCost> graphs;  // none for a split transformer
+        std::vector<BlockPlace> blocks;
+        std::vector<StepTraffic> traffic;
     };
     // What a measurement depends on.
     struct Key {
@@ -97,8 +107,10 @@ class MemoryPlanner {
     };
 
     static uint64_t device_bytes(const Work& work);
-    bool may_unpack(Part part) const;
-    Backend& backend(Placement placement);
+    bool may_unpack(Part part);
+    Backend& backend(Part part, Placement placement);
+    std::vector<DevicePeak> on_device(Part part, Placement placement, const WeightMemory& weights,
+                                      const MemoryUse& graph);
     std::unique_ptr<Autoencoder> autoencoder(Part part, Placement placement);
     template <typename Measure>
     Work known(Key key, const Measure& measure);
@@ -118,8 +130,8 @@ class MemoryPlanner {
     MapMemories choose_maps(const Job& job, const Placements& placement, MapMemory least,
                             const MemoryLimits& limits);
     bool previews(const Job& job) const { return job.preview && model_.tiny; }
-    std::string name_of(Placement placement);
-    Placements place(const Job& job, uint64_t device_limit, bool keep_loaded);
+    std::string name_of(Part part, Placement placement);
+    Placements place(const Job& job, const MemoryLimits& limits, bool keep_loaded);
     std::vector<PlannedStage> stages_of(const Job& job, const MemoryChoice& choice);
     uint64_t common_bytes(const Job& job) const;
     MemoryPlan peaks_in_turn(const std::vector<PlannedStage>& stages) const;
@@ -128,8 +140,7 @@ class MemoryPlanner {
     const Model& model_;
     const LoadOptions& options_;
     uint64_t program_bytes_;
-    Backend device_;
-    Backend cpu_;
+    PartBackends backends_;
     std::map<Key, Work> works_;
     std::map<std::pair<Part, Placement>, bool> computes_in_bands_;  // of autoencoders
     size_t n_measured_ = 0;

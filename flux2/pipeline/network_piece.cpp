@@ -150,7 +150,7 @@ NetworkPiece autoencoder_piece(const Backend& backend, const Model& model, Part 
 
 NetworkPiece make_piece(const Backend& backend, const Model& model, const LoadOptions& options,
                         Part part, Placement placement) {
-    const WeightOptions weights = weight_options(options, placement);
+    const WeightOptions weights = weight_options(options, part, placement);
     switch (part) {
         case Part::transformer:
             return transformer_piece(backend, model, weights);

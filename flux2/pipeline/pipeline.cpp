@@ -83,7 +83,7 @@ void keep_colours_of(const Image& source, Image& result) {
 
 struct Pipeline::Impl {
     Impl(Model opened, LoadOptions given)
-        : options(std::move(given)),
+        : options(with_settled_split(std::move(given))),
           model(std::move(opened)),
           cache(options.cache_folder, options.cache_bytes),
           loaded_model(model, options),
@@ -103,6 +103,7 @@ struct Pipeline::Impl {
     std::string told_reference_cost;  // in the last line about it
     std::string told_size;            // likewise
 
+    void leave_lost_devices();
     Job resolve_job(const Request& request);
     void tell_reference_cost(const Job& job);
     void tell_size(const Job& job);
@@ -123,7 +124,30 @@ struct Pipeline::Impl {
     Image decode(const Job& job, const HostTensor& tokens, const Reporter& reporter);
 };
 
+// A device that was lost, in the last request or since, is left.
+void Pipeline::Impl::leave_lost_devices() {
+    std::vector<std::string> lost;
+    for (const Backend* backend : loaded_model.devices()) {
+        if (backend->device().abilities().is_far) {
+            list_devices();  // asks it, and finds out
+        }
+        if (backend->device().is_lost()) {
+            lost.push_back(backend->name());
+        }
+    }
+    if (lost.empty()) {
+        return;
+    }
+    options = without_devices(std::move(options), lost);
+    memory.restart();
+    loaded_model.restart();
+    log(LogLevel::warning,
+        concat(lost.front(), lost.size() > 1 ? " and others were" : " was",
+               " lost: the transformer runs on ", loaded_model.device(), " now"));
+}
+
 Job Pipeline::Impl::resolve_job(const Request& request) {
+    leave_lost_devices();
     Job job = resolve(request, model);
     job.adapters = adapters.resolve(request, model);
     return job;
@@ -430,8 +454,10 @@ Pipeline::Pipeline(Pipeline&& other) noexcept = default;
 Pipeline& Pipeline::operator=(Pipeline&& other) noexcept = default;
 
 Pipeline Pipeline::load(const ModelFiles& files, const LoadOptions& options) {
-    if (!options.type.empty()) {
-        parse_matrix_type(options.type);  // refuses an unknown one before files are opened
+    for (const Part part : kAllParts) {
+        if (const std::string& type = chosen_type(options, part); !type.empty()) {
+            parse_matrix_type(type);  // refuses an unknown one before files are opened
+        }
     }
     return Pipeline(std::make_unique<Impl>(open_model(files, options.variant), options));
 }

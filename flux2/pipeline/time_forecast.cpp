@@ -61,7 +61,7 @@ void forecast(MemoryPlan& plan, const StageComputations& stages, MachineSpeed& m
     plan.seconds = 0;
     for (size_t i = 0; i < stages.size(); ++i) {
         double seconds = 0;
-        bool known = true;
+        bool known = !stages[i].empty();
         for (const Computation& c : stages[i]) {
             const NetworkSpeeds& of_part = speeds.at({c.part, c.placement});
             known = known && !of_part.network.empty();

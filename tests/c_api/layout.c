@@ -129,7 +129,14 @@ AT(flux2_load_options, threads, 56);
 AT(flux2_load_options, keep_loaded, 60);
 AT(flux2_load_options, repack, 64);
 AT(flux2_load_options, unpack, 68);
-SIZE(flux2_load_options, 72);
+AT(flux2_load_options, transformer_device, 72);
+AT(flux2_load_options, transformer_type, 80);
+AT(flux2_load_options, text_encoder_device, 88);
+AT(flux2_load_options, text_encoder_type, 96);
+AT(flux2_load_options, vae_device, 104);
+AT(flux2_load_options, vae_type, 112);
+AT(flux2_load_options, split, 120);
+SIZE(flux2_load_options, 128);
 
 AT(flux2_step, size, 0);
 AT(flux2_step, what, 8);

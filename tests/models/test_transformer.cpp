@@ -178,6 +178,51 @@ TEST_CASE("kept keys and values stand in for the references") {
     CHECK(largest_difference(cached.data, alone.data) > 10 * kF32Sums);
 }
 
+TEST_CASE("blocks on several devices compute what they do on one, and little is copied") {
+    LoadedModel loaded(/*guidance=*/true);
+    const TransformerSizes& sizes = loaded.sizes;
+    const Backend first("CPU"), second("CPU");
+    const TransformerSizes read = read_transformer_sizes(loaded.checkpoint);
+    TransformerInput input = small_input(sizes, 3);
+    for (const double share : {0.01, 0.3, 1.0, 3.0, 100.0}) {
+        INFO(share);
+        Transformer shared({{&first, share}, {&second, 1}}, read, loaded.checkpoint);
+        CHECK(shared.block_ranges()[0].end > 0);
+        CHECK(shared.block_ranges()[1].end > shared.block_ranges()[1].first);
+        for (const ReferenceMode mode :
+             {ReferenceMode::joint, ReferenceMode::extract, ReferenceMode::cached}) {
+            Taps of_one, of_both;
+            CHECK(shared.predict(input, mode, &of_both).data ==
+                  loaded.transformer.predict(input, mode, &of_one).data);
+            CHECK(of_one.size() == of_both.size());
+            for (const auto& [name, tensor] : of_one) {
+                INFO(name);
+                CHECK(of_both.at(name).data == tensor.data);
+            }
+        }
+    }
+    // From the second step on: latents, tokens at the cut, velocity, and less than a tenth more.
+    constexpr int64_t kText = 400;
+    HostTensor text({sizes.text_width, kText, 1, 1});
+    text.data = random_values(text.data.size(), 103);
+    input.txt = share(text);
+    input.txt_pos = text_positions(kText);
+    Transformer shared({{&first, 1}, {&second, 1}}, read, loaded.checkpoint);
+    shared.predict(input);
+    const auto before = std::pair(first.traffic(), second.traffic());
+    input.timestep = 0.3f;
+    CHECK(shared.predict(input).data == loaded.transformer.predict(input).data);
+    constexpr int64_t kPictureTokens = 6 + 9;
+    const auto latents = static_cast<uint64_t>(4 * sizes.channels * kPictureTokens);
+    const auto tokens = static_cast<uint64_t>(4 * sizes.hidden * (kPictureTokens + kText));
+    const auto velocity = static_cast<uint64_t>(4 * sizes.channels * 6);
+    const uint64_t copied = first.traffic().sent - before.first.sent + second.traffic().sent -
+                            before.second.sent + second.traffic().received - before.second.received;
+    CHECK(copied >= latents + tokens + velocity);
+    CHECK(static_cast<double>(copied) <= 1.1 * static_cast<double>(latents + tokens + velocity));
+    CHECK_THROWS_AS(share_blocks(sizes, std::vector<double>(1000, 1.0)), Error);
+}
+
 TEST_CASE("text that is kept on the device is replaced by other text") {
     LoadedModel loaded;
     const TransformerSizes& sizes = loaded.sizes;

@@ -41,8 +41,8 @@ TEST_CASE("every option that messages are worded with is one of the program") {
     for (const Setting setting :
          {Setting::transformer, Setting::text_encoder, Setting::vae, Setting::taesd,
           Setting::folder, Setting::device, Setting::type, Setting::variant, Setting::cache_folder,
-          Setting::fit_size, Setting::reference_pixels, Setting::init, Setting::inpaint_area,
-          Setting::adapters, Setting::cfg_scale, Setting::alpha}) {
+          Setting::split, Setting::fit_size, Setting::reference_pixels, Setting::init,
+          Setting::inpaint_area, Setting::adapters, Setting::cfg_scale, Setting::alpha}) {
         const std::string option = cli::option_of(setting);
         CAPTURE(option);
         const std::string value = "x";

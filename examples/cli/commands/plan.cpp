@@ -29,7 +29,21 @@ nlohmann::json to_json(const MemoryPlan& plan) {
                           {"mapped", s.mapped},
                           {"seconds", s.seconds}});
     }
+    nlohmann::json blocks = nlohmann::json::array();
+    for (const BlockPlace& place : plan.blocks) {
+        blocks.push_back({{"device", place.device},
+                          {"blocks", place.blocks},
+                          {"weights", place.weights},
+                          {"compute", place.compute}});
+    }
+    nlohmann::json traffic = nlohmann::json::array();
+    for (const StepTraffic& t : plan.traffic) {
+        traffic.push_back(
+            {{"from", t.from}, {"to", t.to}, {"bytes", t.bytes}, {"activations", t.activations}});
+    }
     return {{"stages", stages},
+            {"blocks", blocks},
+            {"traffic", traffic},
             {"batch_size", plan.n_pictures},
             {"device_peak", plan.device_peak},
             {"host_peak", plan.host_peak},
@@ -78,6 +92,25 @@ void print_plan(const MemoryPlan& plan) {
               << " s, without loading the weights\n";
 }
 
+void print_where(const MemoryPlan& plan) {
+    constexpr double kMega = 1e6;
+    std::cout << "where the transformer's blocks are:\n" << std::fixed << std::setprecision(1);
+    for (const BlockPlace& place : plan.blocks) {
+        std::cout << "  " << std::left << std::setw(8) << place.device << " " << place.blocks
+                  << "; weights " << static_cast<double>(place.weights) / kMega << " MB, compute "
+                  << static_cast<double>(place.compute) / kMega << " MB\n";
+    }
+    std::cout << "bytes copied per step, from the second on:\n";
+    for (const StepTraffic& traffic : plan.traffic) {
+        std::cout << "  " << traffic.from << " -> " << traffic.to << ": " << traffic.bytes << " ("
+                  << traffic.activations << " of them tokens)\n";
+    }
+    for (const DevicePeak& device : plan.devices) {
+        std::cout << "peak on " << device.device << ": "
+                  << static_cast<double>(device.bytes) / kMega << " MB\n";
+    }
+}
+
 }  // namespace
 
 int plan(int argc, char** argv) {
@@ -88,6 +121,8 @@ int plan(int argc, char** argv) {
     add_model_options(options);
     add_generate_options(options);
     add_settings_options(options);
+    options.add_options("Output")(
+        "where", "also which block runs on which device, and what is copied between them");
     const auto args = parse_arguments(options, argc, argv);
     if (args.count("help") > 0) {
         std::cout << help_of(options);
@@ -111,6 +146,9 @@ int plan(int argc, char** argv) {
         std::cout << to_json(memory).dump() << std::endl;
     } else {
         print_plan(memory);
+        if (args.count("where") > 0) {
+            print_where(memory);
+        }
     }
     return 0;
 }

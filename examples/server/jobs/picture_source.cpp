@@ -10,6 +10,9 @@ namespace {
 cli::GenerateOptions options_of(const LoadOptions& load, const Request& request) {
     cli::GenerateOptions options;
     options.model.load.type = load.type;
+    options.model.load.transformer = load.transformer;
+    options.model.load.text_encoder = load.text_encoder;
+    options.model.load.vae = load.vae;
     for (size_t i = 0; i < request.references.size(); ++i) {
         options.references.emplace_back(concat("(uploaded reference ", i + 1, ")"));
     }

@@ -41,7 +41,7 @@ std::unique_ptr<Device> make_ggml_device(ggml_backend_dev_t device) {
     return std::make_unique<GgmlDevice>(
         device,
         DeviceAbilities{
-            .multiplies_bf16 = bf16, .holds_bf16 = bf16, .keeps_order = FLUX2_SETS_ORDER != 0});
+            .multiplies_bf16 = bf16, .holds_bf16 = bf16, .streams_blocks = FLUX2_SETS_ORDER != 0});
 }
 
 }  // namespace flux2

@@ -107,6 +107,9 @@ typedef struct flux2_device_list {
 
 // On failure the list is empty. Free it with flux2_device_list_free.
 FLUX2_API flux2_status flux2_list_devices(flux2_device_list* list);
+// Adds the devices that servers lend, "host:port,host:port", each a flux2-rpc-server of this
+// version: RPC0, ... FLUX2_BACKEND when one cannot be reached or does not match.
+FLUX2_API flux2_status flux2_add_servers(const char* servers);
 FLUX2_API void flux2_device_list_free(flux2_device_list* list);
 
 typedef enum flux2_log_level FLUX2_ENUM_TYPE {
@@ -360,6 +363,17 @@ typedef struct flux2_load_options {
     uint32_t keep_loaded;       // keep all parts loaded if they fit; else one at a time
     uint32_t repack;            // on a CPU, repack matrices where that is faster and RAM suffices
     uint32_t unpack;  // on an NVIDIA GPU, unpack quantised matrices to BF16 when there is room
+    // Devices and types of single parts, in place of `device` and `type`; null: those. What is said
+    // for vae holds for the tiny autoencoder too.
+    const char* transformer_device;
+    const char* transformer_type;
+    const char* text_encoder_device;
+    const char* text_encoder_type;
+    const char* vae_device;
+    const char* vae_type;
+    // Blocks of the transformer on several devices: "auto", or proportions such as "2,1", on those
+    // that transformer_device names with commas between them, else on all; null: not.
+    const char* split;
 } flux2_load_options;
 
 FLUX2_API void flux2_load_options_init(flux2_load_options* options, size_t size);

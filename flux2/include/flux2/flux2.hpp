@@ -127,6 +127,11 @@ FLUX2_API AdapterInfo inspect_adapter(const std::filesystem::path& path);
 
 // ---- Making pictures ----
 
+// Where one part of a model is held and how; empty: as LoadOptions says for all.
+struct PartOptions {
+    std::string device, type;
+};
+
 struct LoadOptions {
     std::string device = "auto";    // a name from list_devices(); auto: the first GPU, else the CPU
     int threads = 0;                // 0: one per physical core
@@ -142,6 +147,13 @@ struct LoadOptions {
     bool unpack = true;
     std::filesystem::path cache_folder;  // for encoded prompts and pictures; empty: no cache
     uint64_t cache_bytes = 500'000'000;  // upper limit of that folder
+    // Devices and types of single parts; those of `vae` hold for the tiny autoencoder too.
+    PartOptions transformer = {}, text_encoder = {}, vae = {};
+    // Blocks of the transformer on several devices, which compute in turn: "auto" (in proportion to
+    // their free memory) or proportions such as "2,1". The devices are those that
+    // `transformer.device` names with commas between them, else as many GPUs, and then the CPU, as
+    // there are numbers. Empty: one device, unless `transformer.device` names several.
+    std::string split = {};
 };
 
 // A picture to start from. Noise is added to it, and about this share of the steps is run:
@@ -286,13 +298,37 @@ struct StageMemory {
     double seconds = 0;         // forecast, without loading; 0: could not be measured
 };
 
+// What one device must have at a time.
+struct DevicePeak {
+    std::string device;
+    uint64_t bytes = 0;
+};
+
+// Blocks of the transformer on one device.
+struct BlockPlace {
+    std::string device;
+    std::string blocks;  // "double 0-4, single 0-9"
+    uint64_t weights = 0, compute = 0;
+};
+
+// Bytes that are copied between two devices, or a device and the program ("host"), in each step
+// from the second on.
+struct StepTraffic {
+    std::string from, to;
+    uint64_t bytes = 0;
+    uint64_t activations = 0;  // of these: latents, tokens between blocks, the velocity
+};
+
 struct MemoryPlan {
     std::vector<StageMemory> stages;
-    int n_pictures = 1;  // in one pass
-    uint64_t device_peak = 0;
+    int n_pictures = 1;        // in one pass
+    uint64_t device_peak = 0;  // of the device that takes the most
     uint64_t host_peak = 0;
     uint64_t mapped_peak = 0;
-    double seconds = 0;  // of all stages; 0 when one of them could not be measured
+    double seconds = 0;                // of all stages; 0 when one of them could not be measured
+    std::vector<DevicePeak> devices;   // every device that is used, without the CPU
+    std::vector<BlockPlace> blocks;    // of the transformer, in their order
+    std::vector<StepTraffic> traffic;  // per pass of the transformer
 };
 
 // Move-only.

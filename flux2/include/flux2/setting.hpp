@@ -23,6 +23,7 @@ enum class Setting {
     type,
     variant,
     cache_folder,
+    split,
     // Of Request.
     fit_size,
     reference_pixels,
