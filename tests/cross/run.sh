@@ -45,7 +45,7 @@ build_level() { # NAME OPTIONS...: leaves $build/flux2-NAME
     shift
     cmake -S "$root" -B "$build" -DCMAKE_TOOLCHAIN_FILE="$here/toolchain.cmake" -DFLUX2_CROSS="$cpu" -DFLUX2_SYSROOT="$build/sysroot" \
         -DFLUX2_GGML_DIR="$(sed -n 's/^FLUX2_GGML_SOURCE:INTERNAL=//p' "$native/CMakeCache.txt")" -DFLUX2_BUILD_TESTS=OFF \
-        -DFLUX2_BUILD_CONVERT=OFF -DFLUX2_BUILD_SERVER=OFF -DFLUX2_BUILD_DOWNLOADS=OFF -DFLUX2_WERROR=ON "$@" > "$build/configure.log" 2>&1 || { cat "$build/configure.log"; exit 1; }
+        -DFLUX2_BUILD_CONVERT=OFF -DFLUX2_BUILD_SERVER=OFF -DFLUX2_BUILD_DOWNLOADS=OFF -DFLUX2_RPC=OFF -DFLUX2_WERROR=ON "$@" > "$build/configure.log" 2>&1 || { cat "$build/configure.log"; exit 1; }
     cmake --build "$build" --target flux2-cli -j "$(nproc)" > "$build/build.log" 2>&1 || { tail -n 60 "$build/build.log"; exit 1; }
     cp "$build/bin/flux2" "$build/flux2-$name"
 }

@@ -40,5 +40,5 @@ for type in BF16 Q8_0 Q4_0; do
 done
 
 "$node" read_gguf.mjs files/*.gguf
-"$node" read_by_llama.mjs "$here/../fixtures/qwen3_tokenizer.json" files/text-*.gguf
+"$node" read_by_llama.mjs "$build/fixtures/qwen3_tokenizer.json" files/text-*.gguf
 "$node" read_by_llama.mjs mistral/cases.json files/mistral-*.gguf
