@@ -62,7 +62,9 @@ Timed run(const std::string& command_line) {
 
 }  // namespace
 
-TEST_CASE("a download is at least 80 % as fast as curl's, in little memory" * doctest::skip()) {
+// A checked download is not held to 80 % of curl alone, which checks nothing: the ratio is printed.
+TEST_CASE("a transfer is at least 80 % as fast as curl's, with and without a hash on both sides" *
+          doctest::skip()) {
     constexpr size_t kBytes = size_t{1} << 30;
     const test::TemporaryFolder folder;
     test::TestHub hub;
@@ -92,7 +94,8 @@ TEST_CASE("a download is at least 80 % as fast as curl's, in little memory" * do
     const double n = static_cast<double>(kBytes) / 1e6;
     std::cout << "curl " << n / best[0] << " MB/s, flux2 pull without a hash " << n / best[1]
               << " MB/s; curl with openssl dgst " << n / best[2] << " MB/s, flux2 pull "
-              << n / best[3] << " MB/s; peak " << peak_mb << " MB\n";
+              << n / best[3] << " MB/s, " << 100 * best[0] / best[3] << " % of curl alone; peak "
+              << peak_mb << " MB\n";
     CHECK(best[0] / best[1] >= 0.8);
     CHECK(best[2] / best[3] >= 0.8);
     CHECK(peak_mb < 200);
