@@ -2,6 +2,7 @@
 
 #include <flux2/device.hpp>
 #include "base/check.hpp"
+#include "base/comma_list.hpp"
 #include "base/log.hpp"
 #include "base/parse_number.hpp"
 #include "base/system.hpp"
@@ -51,16 +52,6 @@ std::optional<std::string> failure_of(const std::string& endpoint) {
         return std::nullopt;
     }
     return reason.data();
-}
-
-std::vector<std::string> split_list(const std::string& list) {
-    std::vector<std::string> items;
-    for (size_t begin = 0; begin <= list.size();) {
-        const size_t end = std::min(list.find(',', begin), list.size());
-        items.push_back(list.substr(begin, end - begin));
-        begin = end + 1;
-    }
-    return items;
 }
 
 bool is_port(const std::string& text) {

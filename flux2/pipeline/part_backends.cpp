@@ -1,6 +1,7 @@
 #include "pipeline/part_backends.hpp"
 
 #include "base/check.hpp"
+#include "base/comma_list.hpp"
 #include "base/letter_case.hpp"
 #include "base/parse_number.hpp"
 
@@ -37,16 +38,6 @@ const std::string& chosen_type(const LoadOptions& options, Part part) {
 }
 
 namespace {
-
-std::vector<std::string> split_list(const std::string& list) {
-    std::vector<std::string> items;
-    for (size_t begin = 0; begin <= list.size();) {
-        const size_t end = std::min(list.find(',', begin), list.size());
-        items.push_back(list.substr(begin, end - begin));
-        begin = end + 1;
-    }
-    return items;
-}
 
 std::vector<double> parse_shares(const std::string& split) {
     std::vector<double> shares;

@@ -4,6 +4,7 @@
 #include "base/file.hpp"
 #include "checkpoints/checkpoint.hpp"
 #include "checkpoints/inventory.hpp"
+#include "compute/cpu/amx_tiles.hpp"
 #include "formats/safetensors.hpp"
 #include "formats/tensor_source.hpp"
 #include "pipeline/denoise.hpp"
@@ -133,11 +134,13 @@ TEST_CASE("an adapter changes velocities on weights of any type as on F32") {
                 CAPTURE(device.name);
                 CAPTURE(type_name(type));
                 const std::vector<double> change = setup.change(backend, type, adapters);
-                // What this LoHa changes on weights of 4 bits depends on the noise: 10 to 23 % more
-                // than on F32 over five of them.
-                const bool varies = type == TensorType::q4_k && std::string(name) == "loha";
+                // This LoHa on weights of 4 bits is at the edge: 9.9 % with ggml's
+                // multiplies, 10.04 % in AMX tiles, and over 10 % with other noises than the
+                // recorded one.
+                const bool at_edge =
+                    cpu::has_amx() && type == TensorType::q4_k && std::string(name) == "loha";
                 CHECK(std::abs(dot(change, expected) / dot(expected, expected) - 1) <
-                      (varies ? 0.12 : 0.1));
+                      (at_edge ? 0.12 : 0.1));
             }
         }
     }
