@@ -122,7 +122,7 @@ EmptyNetworks::EmptyNetworks() {
 
     // The bundled model, whose widths are others.
     const std::filesystem::path bundled = FLUX2_TINY_MODEL;
-    for (const char* name : {"flux2-tiny-bf16.gguf", "flux2-tiny-base-q8_0.gguf"}) {
+    for (const char* name : {"flux2-tiny-bf16.gguf", "flux2-tiny-base-q6_k.gguf"}) {
         Checkpoint checkpoint = Checkpoint::open(bundled / name);
         const TransformerSizes sizes = read_transformer_sizes(checkpoint);
         transformers_.push_back({name, sizes, std::move(checkpoint), nullptr});

@@ -28,7 +28,7 @@ TEST_CASE("the bundled model is the default, and --variant chooses in it") {
 
     result = test::run_program(kFlux2 + " plan --variant base");
     CHECK(result.exit_code == 0);
-    CHECK(has(result.err, "flux2-tiny-base-q8_0.gguf"));
+    CHECK(has(result.err, "flux2-tiny-base-q6_k.gguf"));
 }
 
 TEST_CASE("naming any part leaves the bundled model out") {

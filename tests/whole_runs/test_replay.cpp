@@ -125,15 +125,15 @@ TEST_CASE("a replay can end after its first steps") {
     CHECK(replay(file + " --steps many").exit_code == 2);
 }
 
-TEST_CASE("the base model replays guidance and a negative prompt from its Q8_0 file") {
+TEST_CASE("the base model replays guidance and a negative prompt from its Q6_K file") {
     const auto result = replay(recorded("golden-base.safetensors") + " -m " + kTiny);
     CAPTURE(result.out);
     CHECK(result.exit_code == 0);
-    CHECK(result.out.find("flux2-tiny-base-q8_0.gguf") != std::string::npos);
-    // Recorded with bf16 weights: their rounding to 8 bits alone gives 49.8 dB (docs/numerics.md).
+    CHECK(result.out.find("flux2-tiny-base-q6_k.gguf") != std::string::npos);
+    // Recorded with bf16 weights: their rounding to 6 bits alone gives 43.5 dB (docs/numerics.md).
     const std::vector<double> psnr = psnr_values(result.out);
     REQUIRE(psnr.size() == 1);
-    CHECK(psnr[0] >= 45);
+    CHECK(psnr[0] >= 40);
     // And it does matter: the distilled model in its place is far off.
     const auto other = replay(recorded("golden-base.safetensors") + kParts);
     CHECK(other.exit_code == 1);
