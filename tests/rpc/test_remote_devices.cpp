@@ -201,6 +201,35 @@ TEST_CASE("a pipeline that loses its server goes on with this machine") {
     CHECK(difference(remote, local).largest <= kMostOfF32);
 }
 
+// Memory of one device is freed while the graph of the other is used again: between a picture and
+// one that starts from it, the autoencoder's graph changes and the transformer's does not.
+TEST_CASE("parts on two devices of one server draw a picture, and another from it") {
+    const RemoteServer server("--no-cache --device CPU,CPU");
+    const std::vector<std::string> names = add_servers(server.address());
+    REQUIRE(names.size() == 2);
+    LoadOptions here;
+    here.type = "F32";
+    here.device = "CPU";
+    here.keep_loaded = true;
+    LoadOptions there = here;
+    there.transformer.device = names[0];
+    there.vae.device = names[1];
+    const ModelFiles files = find_model(FLUX2_TINY_MODEL).files;
+    Pipeline local = Pipeline::load(files, here);
+    Pipeline remote = Pipeline::load(files, there);
+    Request request;
+    request.prompt = "a red circle";
+    request.width = request.height = 128;
+    request.seed = 1;
+    for (int i = 0; i < 2; ++i) {
+        const Image drawn = remote.generate(request).image;
+        const Image expected = local.generate(request).image;
+        CHECK(difference(drawn, expected).largest <= kMostOfF32);
+        request.init = InitImage{expected};
+    }
+    CHECK(remote.device() == names[0]);
+}
+
 // Answers one greeting with this version and length of names.
 std::string answer_to_greeting(const std::array<uint8_t, 4>& version_and_length) {
     const Listener listener;
