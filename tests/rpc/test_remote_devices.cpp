@@ -1,5 +1,6 @@
 // Devices of other machines: flux2-rpc-server processes on this one.
 #include <flux2/flux2.hpp>
+#include "compute/graph.hpp"
 #include "rpc/servers.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -228,6 +230,40 @@ TEST_CASE("parts on two devices of one server draw a picture, and another from i
         request.init = InitImage{expected};
     }
     CHECK(remote.device() == names[0]);
+}
+
+TEST_CASE("a computation there ends when it is computed, not when it is sent") {
+    const RemoteServer server;
+    const std::vector<std::string> names = add_servers(server.address());
+    REQUIRE(names.size() == 1);
+    const Backend backend(names.front(), 1);
+    constexpr int64_t kSide = 2048;
+    Graph graph(backend, 8);
+    ggml_tensor* a = graph.input_f32("a", {kSide, kSide});
+    ggml_tensor* b = graph.input_f32("b", {kSide, kSide});
+    graph.finish(ggml_mul_mat(graph, a, b));
+    const std::vector<float> ones(kSide * kSide, 1.0f);
+    graph.set(a, ones);
+    graph.set(b, ones);
+    const auto start = std::chrono::steady_clock::now();
+    graph.compute();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    constexpr double kMostSpeed = 1e12;  // operations per second that no core reaches
+    CHECK(seconds >= 2.0 * kSide * kSide * kSide / kMostSpeed);
+}
+
+TEST_CASE("selftest and bench use devices of other machines") {
+    const RemoteServer server;
+    const std::string on_server = " --device RPC0 --rpc " + server.address();
+    const auto tested = run_program(test::flux2_path() + " selftest" + on_server);
+    CHECK(tested.exit_code == 0);
+    CHECK(tested.out.find(" passed, 0 failed") != std::string::npos);
+    const auto timed = run_program(test::flux2_path() + " bench --stage encoder --repeat 1 -m " +
+                                   FLUX2_TINY_MODEL + on_server);
+    CHECK(timed.exit_code == 0);
+    CHECK(timed.out.find("device RPC0") != std::string::npos);
+    CHECK(timed.out.find("text encoder") != std::string::npos);
 }
 
 // Answers one greeting with this version and length of names.
