@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Installs the missing packages that the build needs. Silent and quick when nothing is missing.
-# Usage: scripts/setup.sh [developer|cross|browser|vulkan]   "developer" adds clang-format, curl, clang and its runtime; "cross" (Linux) a
+# Usage: scripts/setup.sh [developer] [cross] [browser] [vulkan]   "developer" adds clang-format, curl, clang and its runtime; "cross" (Linux) a
 # compiler for the other architecture and qemu-user; "browser" (Linux) Chromium; "vulkan" headers, loader, shader compiler and drivers
 # of Mesa, among them its software device.
 # FLUX2_SKIP_SETUP=1 skips everything; CMake then says what it cannot find.
 set -eu
 [ "${FLUX2_SKIP_SETUP:-0}" = 1 ] && exit 0
-mode=${1:-build}
+wanted=" $* "
+wants() { [[ $wanted == *" $1 "* ]]; }
 
 has_command() { command -v "$1" > /dev/null 2>&1; }
 has_header() { # has_header PATH...: one of them exists below an include folder
@@ -52,7 +53,7 @@ if [ "$(uname)" != Darwin ]; then
 elif has_command brew && ! brew --prefix --installed openssl@3 > /dev/null 2>&1; then
     missing_brew+=(openssl@3)
 fi
-if [ "$mode" = developer ]; then
+if wants developer; then
     need clang-format clang-format has_command clang-format
     need curl curl has_command curl
     if [ "$(uname)" != Darwin ]; then
@@ -60,18 +61,18 @@ if [ "$mode" = developer ]; then
         need libclang-rt-14-dev - clang_runtime
     fi
 fi
-if [ "$mode" = cross ]; then
+if wants cross; then
     case $(uname -m) in
         x86_64) need g++-aarch64-linux-gnu - has_command aarch64-linux-gnu-g++ ;;
         *) need g++-x86-64-linux-gnu - has_command x86_64-linux-gnu-g++ ;;
     esac
     need qemu-user - has_command qemu-aarch64
 fi
-if [ "$mode" = browser ] && [ -z "${FLUX2_CHROMIUM:-}" ]; then
+if wants browser && [ -z "${FLUX2_CHROMIUM:-}" ]; then
     need chromium - test -x /usr/bin/chromium
 fi
 
-if [ "$mode" = vulkan ]; then
+if wants vulkan; then
     need libvulkan-dev vulkan-loader has_header vulkan/vulkan.hpp
     need glslc shaderc has_command glslc
     need spirv-headers spirv-headers has_header spirv/unified1/spirv.hpp

@@ -4,6 +4,7 @@
 #include "base/random.hpp"
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 namespace flux2::cli {
@@ -19,5 +20,24 @@ inline std::vector<float> random_values(uint64_t seed, int64_t n, float size = 1
     }
     return values;
 }
+
+// The same, kept by seed: drawing takes longer than most operations that are compared.
+class RandomValues {
+  public:
+    std::vector<float> get(uint64_t seed, int64_t n, float size = 1) {
+        std::vector<float>& kept = drawn_[seed];
+        if (kept.size() < static_cast<size_t>(n)) {
+            kept = random_values(seed, n);  // begins with the values of fewer
+        }
+        std::vector<float> values(kept.begin(), kept.begin() + n);
+        for (float& value : values) {
+            value *= size;
+        }
+        return values;
+    }
+
+  private:
+    std::map<uint64_t, std::vector<float>> drawn_;
+};
 
 }  // namespace flux2::cli

@@ -84,6 +84,21 @@ TEST_CASE("a key of the file counts more than its name, and must name a variant"
     CHECK(error.mentions("x.safetensors"));
 }
 
+#ifndef _WIN32
+TEST_CASE("a path that can no longer be looked at is an error of the file") {
+    const test::TemporaryFolder folder;
+    const fs::path link = folder / "x.safetensors";
+    fs::create_symlink(test::fixture("klein/flux2.safetensors"), link);
+    const Checkpoint checkpoint = Checkpoint::open(link);
+    fs::remove(link);
+    fs::create_symlink(link, link);
+    const auto error =
+        test::error_of([&] { decide_variant(checkpoint, read_transformer_sizes(checkpoint), {}); });
+    CHECK(error.kind == ErrorKind::bad_file);
+    CHECK(error.mentions("x.safetensors: cannot be looked at: "));
+}
+#endif
+
 TEST_CASE("dev without a guidance input is refused") {
     const test::TemporaryFolder folder;
     const auto error = test::error_of([&] { decide(folder / "a/x.safetensors", Variant::dev); });

@@ -668,20 +668,27 @@ TEST_CASE("info tells pictures of kinds that flux2 does not read") {
     }
 }
 
-TEST_CASE("info tells the size of a BMP") {
+TEST_CASE("info tells the size of a BMP and of a WebP") {
     const TemporaryFolder folder;
     Image image;
     image.width = 48;
     image.height = 33;
     image.rgb.assign(size_t{48} * 33 * 3, 200);
-    save_image(folder / "x.bmp", image);
-    const auto result = run_info((folder / "x.bmp").string());
-    CHECK(result.exit_code == 0);
-    CHECK(contains(result.out, "picture: 48x33"));
-    const auto json = nlohmann::json::parse(run_info("--json " + (folder / "x.bmp").string()).out);
-    CHECK(json["files"][0]["part"] == "picture");
-    CHECK(json["files"][0]["width"] == 48);
-    CHECK(json["files"][0]["height"] == 33);
+    for (const char* name : {"x.bmp", "x.webp"}) {
+        if (name == std::string("x.webp") && !supports_webp()) {
+            continue;
+        }
+        CAPTURE(name);
+        const std::string file = (folder / name).string();
+        save_image(file, image);
+        const auto result = run_info(file);
+        CHECK(result.exit_code == 0);
+        CHECK(contains(result.out, "picture: 48x33"));
+        const auto json = nlohmann::json::parse(run_info("--json " + file).out);
+        CHECK(json["files"][0]["part"] == "picture");
+        CHECK(json["files"][0]["width"] == 48);
+        CHECK(json["files"][0]["height"] == 33);
+    }
 }
 
 TEST_CASE("a safetensors file that begins as a BMP does is none") {

@@ -1,6 +1,9 @@
 #include "pipeline/tensor_cache.hpp"
 
+#include "base/hash.hpp"
 #include "base/log.hpp"
+#include "formats/safetensors.hpp"
+#include "formats/tensor_source.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -9,6 +12,7 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -135,6 +139,41 @@ TEST_CASE("an entry of another shape is removed") {
     CHECK(told.n == 1);
     CHECK(told.last.find("its shape is [1000, 2, 1, 1], expected [2, 1000, 1, 1]") !=
           std::string::npos);
+    CHECK(folder.names().empty());
+}
+
+TEST_CASE("an entry of values that are not finite is removed, though its checksum is right") {
+    const test::TemporaryFolder folder;
+    const TensorCache cache(folder.path(), 1'000'000);
+    cache.store("a", filled(0.1f));
+    const fs::path file = folder / folder.names().at(0);
+    // The same entry with another value, as a faulty program could have made it.
+    const auto write_with = [&](float value) {
+        const HostTensor key = read_tensor(TensorSource::open(file), "key");
+        const HostTensor tensor = filled(value);
+        const std::string checksum = Hash()
+                                         .add(std::string(key.data.begin(), key.data.end()))
+                                         .add(std::string())
+                                         .add(std::as_bytes(std::span(tensor.ne)))
+                                         .add(std::as_bytes(std::span(tensor.data)))
+                                         .hex();
+        const auto n_key = static_cast<int64_t>(key.data.size());
+        const auto n_checksum = static_cast<int64_t>(checksum.size());
+        write_safetensors(
+            file,
+            {{"key", {n_key}, key.data},
+             {"value", {1, 1, 2, 1000}, tensor.data},
+             {"checksum", {n_checksum}, std::vector<float>(checksum.begin(), checksum.end())}});
+    };
+    write_with(0.2f);
+    const auto found = cache.find("a", kShape);
+    REQUIRE(found);
+    CHECK(found->value.data == filled(0.2f).data);
+    write_with(std::numeric_limits<float>::quiet_NaN());
+    const LineCount told;
+    CHECK(!cache.find("a", kShape));
+    CHECK(told.n == 1);
+    CHECK(told.last.find("not finite") != std::string::npos);
     CHECK(folder.names().empty());
 }
 

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 namespace {
 
-Image picture_of(const json& text) {
+Image decoded_picture(const json& text) {
     const auto bytes = server::from_base64(text.get<std::string>());
     REQUIRE(bytes.has_value());
     return decode_image(std::as_bytes(std::span(*bytes)));
@@ -122,7 +122,7 @@ TEST_CASE("LibreChat's fixed steps and cfg are left out for a distilled model, a
     CHECK(info["all_seeds"] == json::array({info["seed"]}));
     Request request = small_request("a red house", info["seed"].get<uint64_t>());
     request.width = request.height = 128;
-    CHECK(picture_of(answer.body["images"][0]).rgb == library_picture(request).rgb);
+    CHECK(decoded_picture(answer.body["images"][0]).rgb == library_picture(request).rgb);
     CHECK(answer.body["parameters"]["steps"] == 22);
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("with respect_client_steps the steps of a client are used") {
     CHECK(info_of(answer.body)["extra_generation_params"].empty());
     Request request = small_request("a boat", 3);
     request.steps = 2;
-    CHECK(picture_of(answer.body["images"][0]).rgb == library_picture(request).rgb);
+    CHECK(decoded_picture(answer.body["images"][0]).rgb == library_picture(request).rgb);
 }
 
 TEST_CASE("Open WebUI finds the model, chooses it and gets its pictures") {
@@ -216,7 +216,7 @@ TEST_CASE("SillyTavern's lists, its wait for a model and its request work") {
                                           {"do_not_save_grid", false},
                                           {"do_not_save_samples", false}});
     REQUIRE(answer.status == 200);
-    CHECK(picture_of(answer.body["images"][0]).rgb ==
+    CHECK(decoded_picture(answer.body["images"][0]).rgb ==
           library_picture(small_request("a castle", 7)).rgb);
 }
 
@@ -264,7 +264,7 @@ TEST_CASE(
     Request request = small_request("a hill", 8);
     request.width = info["width"].get<int>();
     CHECK(*request.width % 16 == 0);
-    CHECK(picture_of(answer.body["images"][3]).rgb == library_picture(request).rgb);
+    CHECK(decoded_picture(answer.body["images"][3]).rgb == library_picture(request).rgb);
 
     const auto without =
         server.post("/sdapi/v1/txt2img",
@@ -282,7 +282,7 @@ TEST_CASE("white of a mask is repainted, everything else keeps its bytes") {
     const auto repaint = [&](const json& more) {
         const auto answer = server.post("/sdapi/v1/img2img", with(body, more));
         REQUIRE_MESSAGE(answer.status == 200, answer.body.dump());
-        return picture_of(answer.body["images"][0]);
+        return decoded_picture(answer.body["images"][0]);
     };
     const std::string left = base64_of(stripe(64, 64, 0, 32));
     SUBCASE("white") {
@@ -351,7 +351,7 @@ TEST_CASE("only the masked region is drawn at the request's size, and the pictur
                        {"inpaint_full_res_padding", 8}};
     const auto masked = server.post("/sdapi/v1/img2img", body);
     REQUIRE(masked.status == 200);
-    const Image result = picture_of(masked.body["images"][0]);
+    const Image result = decoded_picture(masked.body["images"][0]);
     CHECK(result.width == 160);
     CHECK(n_changed(result, picture, 0, 40) == 0);
     CHECK(n_changed(result, picture, 80, 160) == 0);
@@ -359,8 +359,8 @@ TEST_CASE("only the masked region is drawn at the request's size, and the pictur
     // The whole picture is brought to the size first.
     const auto whole = server.post("/sdapi/v1/img2img", with(body, {{"inpaint_full_res", false}}));
     REQUIRE(whole.status == 200);
-    CHECK(picture_of(whole.body["images"][0]).width == 64);
-    CHECK(picture_of(whole.body["images"][0]).height == 64);
+    CHECK(decoded_picture(whole.body["images"][0]).width == 64);
+    CHECK(decoded_picture(whole.body["images"][0]).height == 64);
     CHECK(masked.body["parameters"]["init_images"].is_null());
 }
 
@@ -374,7 +374,7 @@ TEST_CASE("img2img starts from the picture as the library does") {
     REQUIRE(answer.status == 200);
     Request request = small_request("a boat", 4);
     request.init = InitImage{picture, 0.5f};
-    CHECK(picture_of(answer.body["images"][0]).rgb == library_picture(request).rgb);
+    CHECK(decoded_picture(answer.body["images"][0]).rgb == library_picture(request).rgb);
     CHECK(info_of(answer.body)["denoising_strength"] == 0.5);
 }
 
@@ -445,7 +445,7 @@ TEST_CASE("progress shows the picture so far; skip and interrupt end batches and
         CHECK(progress["state"]["sampling_steps"] == 1000);
         CHECK(progress["state"]["job_count"] == 3);
         CHECK(progress["state"]["job_no"] == 0);
-        CHECK(picture_of(progress["current_image"]).width > 0);
+        CHECK(decoded_picture(progress["current_image"]).width > 0);
         CHECK(server.get("/sdapi/v1/progress?skip_current_image=true")
                   .body["current_image"]
                   .is_null());

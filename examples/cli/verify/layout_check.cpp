@@ -1,6 +1,5 @@
 #include "verify/layout_check.hpp"
 
-#include "common/random_values.hpp"
 #include "compute/cpu/repacked.hpp"
 #include "compute/graph.hpp"
 #include "compute/ops/token_ops.hpp"
@@ -56,15 +55,15 @@ struct Operands {
     std::vector<float> rounded;  // the values of the blocks
     std::vector<float> x;
 
-    explicit Operands(TensorType type_)
+    Operands(TensorType type_, RandomValues& random)
         : type(type_),
           blocks(data_bytes(type, kIn * kMostOut)),
           rounded(static_cast<size_t>(kIn * kMostOut)),
-          x(random_values(2, kIn * kMostTokens, 1)) {
+          x(random.get(2, kIn * kMostTokens, 1)) {
         if (type == kIq2S || type == kIq1M) {
             fill_with_codes(type, blocks);
         } else {
-            from_f32(type, random_values(1, kIn * kMostOut, 0.05f), kIn, blocks);
+            from_f32(type, random.get(1, kIn * kMostOut, 0.05f), kIn, blocks);
         }
         to_f32(type, blocks, rounded);
     }
@@ -143,9 +142,9 @@ double limit_for(TensorType type) {
 
 }  // namespace
 
-void check_weight_layouts(const Backend& backend, Report& report) {
+void check_weight_layouts(const Backend& backend, RandomValues& random, Report& report) {
     for (const TensorType type : matrix_types()) {
-        const Operands operands(type);
+        const Operands operands(type, random);
         // The second width is not a multiple of the tile width of most kernels.
         for (const int64_t n_out : {kMostOut, int64_t{36}}) {
             const Matrix matrix(type, n_out);

@@ -3,6 +3,7 @@
 
 #include "verify/recording.hpp"
 
+#include "common/random_values.hpp"
 #include "compute/backend.hpp"
 
 namespace flux2::cli {
@@ -10,6 +11,6 @@ namespace flux2::cli {
 // Multiplies in every layout (plain, repacked by ggml for its AMX and other kernels, in our
 // own tiles) and compares with sums in double over the same rounded weights. The backend's device
 // must be the CPU.
-void check_weight_layouts(const Backend& backend, Report& report);
+void check_weight_layouts(const Backend& backend, RandomValues& random, Report& report);
 
 }  // namespace flux2::cli

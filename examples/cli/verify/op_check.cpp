@@ -24,7 +24,8 @@ using Shape = std::array<int64_t, 4>;
 // A graph with random inputs, which are the same for every form of the graph.
 class Trial {
   public:
-    Trial(const Backend& backend, const Form& form) : graph_(backend, kMaxNodes, form) {
+    Trial(const Backend& backend, const Form& form, RandomValues& random)
+        : random_(random), graph_(backend, kMaxNodes, form) {
         graph_.set_low_rank(&pairs_);
     }
 
@@ -35,8 +36,7 @@ class Trial {
         ggml_tensor* tensor = ggml_new_tensor(graph_, type, 4, ne.data());
         ggml_set_input(tensor);
         ggml_set_output(tensor);
-        inputs_.emplace_back(tensor,
-                             random_values(inputs_.size() + 1, ggml_nelements(tensor), size));
+        inputs_.emplace_back(tensor, random_.get(inputs_.size() + 1, ggml_nelements(tensor), size));
         return tensor;
     }
 
@@ -125,6 +125,7 @@ class Trial {
         ggml_backend_tensor_set(tensor, bytes.data(), 0, bytes.size());
     }
 
+    RandomValues& random_;
     LowRankTable pairs_;
     Graph graph_;
     std::vector<std::pair<ggml_tensor*, std::vector<float>>> inputs_;
@@ -480,8 +481,9 @@ std::vector<Case> all_cases() {
     return cases;
 }
 
-HostTensor result_of(const Case& c, const Backend& backend, const Form& form) {
-    Trial trial(backend, form);
+HostTensor result_of(const Case& c, const Backend& backend, const Form& form,
+                     RandomValues& random) {
+    Trial trial(backend, form, random);
     return trial.compute(c.build(trial));
 }
 
@@ -498,7 +500,8 @@ const std::array<Form, 3> kKernelForms = {
       .half_bands = true}}};
 
 // The forms for the CPU at hand: exact, and with attention in 16 bits as used with smaller types.
-void check_cpu_forms(const Case& c, const Backend& cpu, const HostTensor& other, Report& report) {
+void check_cpu_forms(const Case& c, const Backend& cpu, const HostTensor& other,
+                     RandomValues& random, Report& report) {
     constexpr double kExact = 2e-3;  // ggml's attention and convolutions round to F16
     constexpr double k16Bits = 1e-2;
     for (const bool exact : {true, false}) {
@@ -506,7 +509,7 @@ void check_cpu_forms(const Case& c, const Backend& cpu, const HostTensor& other,
                            .activations = GGML_TYPE_F32,
                            .exact = exact,
                            .band_values = kBandValues};
-        const HostTensor ours = result_of(c, cpu, form);
+        const HostTensor ours = result_of(c, cpu, form, random);
         report.compare_values(exact ? "  CPU form" : "  CPU form, 16 bits", c.shape, ours, other,
                               exact ? kExact : k16Bits);
     }
@@ -524,27 +527,28 @@ void check_operations(const std::string& device, int n_threads, Report& report) 
           " has no operations of our own; they exist for NVIDIA GPUs from sm_80 on, in builds with "
           "FLUX2_KERNELS");
     const Backend cpu("CPU", n_threads);
+    RandomValues random;
     for (const Case& c : all_cases()) {
-        const HostTensor other = result_of(c, cpu, {c.other, GGML_TYPE_F32});
+        const HostTensor other = result_of(c, cpu, {c.other, GGML_TYPE_F32}, random);
         for (const Form& form : kKernelForms) {
             if (form.spare_columns > 0 && !c.with_spare) {
                 continue;
             }
-            const HostTensor plain = result_of(c, cpu, form);
+            const HostTensor plain = result_of(c, cpu, form, random);
             report.compare_values(c.operation, c.shape, plain, other, kAgainstOther);
             if (backend.is_cpu()) {
                 continue;
             }
-            const HostTensor ours = result_of(c, backend, form);
+            const HostTensor ours = result_of(c, backend, form, random);
             report.compare_values("  kernel, plain form", c.shape, ours, plain, kAgainstPlain);
             report.compare_values("  kernel, other form", c.shape, ours, other, kAgainstOther);
         }
         if (backend.is_cpu()) {
-            check_cpu_forms(c, cpu, other, report);
+            check_cpu_forms(c, cpu, other, random, report);
         }
     }
     if (backend.is_cpu()) {
-        check_weight_layouts(cpu, report);
+        check_weight_layouts(cpu, random, report);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <vector>
 
 namespace flux2::own {
 namespace {
@@ -83,12 +84,23 @@ void plain_pack_filter(ggml_tensor* y, int ith, int nth, void*) {
     });
 }
 
-// Adds what a tap of the filter sees to the channels of a result. w [in, out]
-void add_tap(Row& sums, const ggml_tensor* packed, int64_t tap, const Row& seen) {
+// The weights of a packed filter by tap, then by output channel.
+std::vector<std::vector<Row>> taps_of(const ggml_tensor* packed, size_t n_out) {
+    std::vector<std::vector<Row>> taps(static_cast<size_t>(packed->ne[2]));
+    for (size_t tap = 0; tap < taps.size(); ++tap) {
+        for (size_t out = 0; out < n_out; ++out) {
+            taps[tap].push_back(
+                pixel(packed, static_cast<int64_t>(out), static_cast<int64_t>(tap)));
+        }
+    }
+    return taps;
+}
+
+// Adds what a tap of the filter sees to the channels of a result.
+void add_tap(Row& sums, const std::vector<Row>& weights, const Row& seen) {
     for (size_t out = 0; out < sums.size(); ++out) {
-        const Row weights = pixel(packed, static_cast<int64_t>(out), tap);
         for (size_t in = 0; in < seen.size(); ++in) {
-            sums[out] += weights[in] * seen[in] / kHalfScale;
+            sums[out] += weights[out][in] * seen[in] / kHalfScale;
         }
     }
 }
@@ -97,6 +109,7 @@ void plain_conv(ggml_tensor* y, int ith, int nth, void*) {
     const auto params = params_of<ConvParams>(y);
     const ggml_tensor* x = y->src[0];
     const int64_t before = params.size == 3 && params.stride == 1 ? 1 : 0;  // zeros left and top
+    const auto taps = taps_of(y->src[1], static_cast<size_t>(y->src[2]->ne[0]));
     share(y->ne[1] * y->ne[2], ith, nth, [&](int64_t i) {
         const int64_t column = i % y->ne[1];
         const int64_t row = i / y->ne[1];
@@ -106,7 +119,7 @@ void plain_conv(ggml_tensor* y, int ith, int nth, void*) {
             const int64_t from_y = row * params.stride + tap / params.size - before;
             if (from_x >= 0 && from_x < x->ne[1] * params.scale && from_y >= 0 &&
                 from_y < x->ne[2] * params.scale) {
-                add_tap(sums, y->src[1], tap,
+                add_tap(sums, taps[static_cast<size_t>(tap)],
                         pixel(x, from_x / params.scale, from_y / params.scale));
             }
         }
