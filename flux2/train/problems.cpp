@@ -1,0 +1,25 @@
+#include "train/problems.hpp"
+
+#include "base/check.hpp"
+
+namespace flux2 {
+
+void Problems::throw_if_any() const {
+    constexpr size_t kShown = 200;
+    if (lines_.empty()) {
+        return;
+    }
+    if (lines_.size() == 1) {
+        fail(ErrorKind::bad_file, lines_.front());
+    }
+    std::string text = concat(lines_.size(), " problems with the data:");
+    for (size_t i = 0; i < lines_.size() && i < kShown; ++i) {
+        text += "\n  " + lines_[i];
+    }
+    if (lines_.size() > kShown) {
+        text += concat("\n  and ", lines_.size() - kShown, " more");
+    }
+    fail(ErrorKind::bad_file, text);
+}
+
+}  // namespace flux2
