@@ -195,14 +195,18 @@ std::vector<DatasetSource> read_dataset_file(const fs::path& file, Problems& pro
         problems.add(concat(file.string(), ": there is no [[datasets]] in it"));
         return sources;
     }
+    size_t number = 0;
     for (const toml::node& node : *datasets) {
         if (!node.is_table()) {
             problems.add(concat(file.string(), ":", node.source().begin.line,
                                 ": an entry of datasets is no table; write [[datasets]]"));
             continue;
         }
-        sources.push_back(
-            read_source(file, *node.as_table(), general, sources.size() + 1, problems));
+        ++number;
+        DatasetSource source = read_source(file, *node.as_table(), general, number, problems);
+        if (!source.image_directory.empty() || !source.image_jsonl_file.empty()) {
+            sources.push_back(std::move(source));
+        }
     }
     return sources;
 }

@@ -2,7 +2,15 @@
 
 #include "base/check.hpp"
 
+#include <algorithm>
+
 namespace flux2 {
+
+void Problems::add(const std::string& line) {
+    if (std::find(lines_.begin(), lines_.end(), line) == lines_.end()) {
+        lines_.push_back(line);
+    }
+}
 
 void Problems::throw_if_any() const {
     constexpr size_t kShown = 200;

@@ -8,8 +8,8 @@ namespace flux2 {
 
 class Problems {
   public:
-    // A sentence that begins with the file and, where there is one, the line.
-    void add(std::string line) { lines_.push_back(std::move(line)); }
+    // A sentence that begins with the file and, where there is one, the line. Counts once.
+    void add(const std::string& line);
     const std::vector<std::string>& lines() const { return lines_; }
     bool empty() const { return lines_.empty(); }
     // Throws bad_file with all of them when there are any.
