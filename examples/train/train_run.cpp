@@ -174,15 +174,25 @@ void place_weights(const TrainOptions& o, const TrainPlan& plan, WeightOptions& 
     }
 }
 
+// What a run writes at most: LoRA files, and states of which one more than is kept is there while
+// it is written.
+uint64_t output_bytes(const TrainOptions& o, size_t n_parameters) {
+    const int64_t every = o.save_every > 0 ? o.save_every : o.trainer.n_steps;
+    const int64_t kept =
+        o.save_last > 0 ? std::min(o.save_last, o.trainer.n_steps) : o.trainer.n_steps;
+    const auto n_adapters = static_cast<uint64_t>(kept / every + 2);
+    const uint64_t n_arrays = o.trainer.ema_decay > 0 ? 4 : 3;
+    return (n_adapters + 3 * n_arrays) * n_parameters * sizeof(float);
+}
+
 ModelFiles sample_files(const TrainOptions& o, const ModelFiles& trained) {
     if (o.sample_model.empty()) {
         return trained;
     }
-    ModelFiles files = trained;
     if (is_folder(o.sample_model)) {
-        files.transformer.clear();
-        return find_model(o.sample_model, "", {}).files;
+        return find_model(o.sample_model).files;
     }
+    ModelFiles files = trained;
     files.transformer = o.sample_model;
     return files;
 }
@@ -213,18 +223,16 @@ class Run {
             while (!trainer_.is_finished()) {
                 do_step();
             }
+            if (log_.validation_losses().empty() ||
+                log_.validation_losses().back().step != trainer_.n_done()) {
+                validate();
+            }
+            save();
+            display_.say(concat("written: ", files_.save_result(trainer_, adapter_).string()));
         } catch (const Error& error) {
             keep_after(error);
         }
-        if (log_.validation_losses().empty() ||
-            log_.validation_losses().back().step != trainer_.n_done()) {
-            validate();
-        }
-        save();
-        display_.say(concat("written: ", files_.save_result(trainer_, adapter_).string()));
     }
-
-    const TrainingLog& log() const { return log_; }
 
   private:
     void do_step() {
@@ -277,7 +285,9 @@ class Run {
 
     // Keeps the state before an error or a signal, and tells how to go on.
     [[noreturn]] void keep_after(const Error& error) {
-        if (error.kind() != ErrorKind::out_of_disk && trainer_.n_done() > 0) {
+        const bool can_write =
+            error.kind() != ErrorKind::out_of_disk && error.kind() != ErrorKind::bad_file;
+        if (can_write && trainer_.n_done() > 0) {
             save();
         }
         const fs::path state = files_.last_state();
@@ -343,6 +353,8 @@ void train(TrainOptions o) {
     RunFiles run_files(o, settings_of(o, model, data.sources, data.pictures),
                        facts_of(o, model, data, adapter));
     std::optional<TrainingState> state = run_files.find_state();
+    check_free_space(run_files.in_folder(".safetensors"),
+                     output_bytes(o, adapter.parameters().size()));
 
     EncodingOptions encoding = {.trigger_word = o.trigger_word,
                                 .mirrored = o.trainer.flips,

@@ -13,7 +13,7 @@ namespace flux2 {
 namespace {
 
 // Noise levels of validation, spread over those where a picture is made.
-constexpr int kValidationLevels = 4;
+constexpr int kValidationLevels = 8;
 constexpr double kFirstLevel = 0.15, kLastLevel = 0.98;
 
 HostTensor noise_like(const HostTensor& tokens, uint64_t seed) {
