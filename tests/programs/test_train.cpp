@@ -93,7 +93,7 @@ TEST_CASE("a short training on the blueprints lowers the loss of held-out ones")
     const auto result = c.run({"--dataset",
                                kBlueprints.string(),
                                "--resolution",
-                               "128",
+                               "64",
                                "--batch-size",
                                "4",
                                "--network-dim",
@@ -111,7 +111,7 @@ TEST_CASE("a short training on the blueprints lowers the loss of held-out ones")
                                "--validation_pictures",
                                "4",
                                "--max_train_steps",
-                               "40",
+                               "30",
                                "--output_dir",
                                c.in("out"),
                                "--output_name",
@@ -122,7 +122,7 @@ TEST_CASE("a short training on the blueprints lowers the loss of held-out ones")
     CHECK(says(result, "alpha 8 (equal to the rank)"));
     const std::vector<double> losses = validation_losses(c.folder / "out/metrics.jsonl");
     REQUIRE(losses.size() == 2);
-    CHECK(losses[1] < 0.8 * losses[0]);
+    CHECK(losses[1] < 0.75 * losses[0]);  // 1.57 to 1.06
     const AdapterInfo info = inspect_adapter(c.folder / "out/blueprint.safetensors");
     CHECK(info.ranks == "8");
     CHECK(info.n_modules == 24);
@@ -133,7 +133,7 @@ TEST_CASE("a short training on the blueprints lowers the loss of held-out ones")
 TEST_CASE("a run that is killed and resumed ends in the same bytes") {
     const TrainCase c;
     const test::Arguments common = {"--max_train_steps",
-                                    "40",
+                                    "20",
                                     "--save_every_n_steps",
                                     "1",
                                     "--lr_scheduler",
@@ -145,10 +145,10 @@ TEST_CASE("a run that is killed and resumed ends in the same bytes") {
                                     "0.3",
                                     "--gradient_accumulation_steps",
                                     "2",
-                                    "--validation_dataset",
-                                    kBlueprints.string(),
+                                    "--validation_pictures",
+                                    "1",
                                     "--validate_every_n_steps",
-                                    "1000"};
+                                    "7"};
     test::Arguments whole = joined(c.short_run("whole"), common);
     REQUIRE(c.run(whole).exit_code == 0);
     test::Arguments broken =
@@ -159,16 +159,16 @@ TEST_CASE("a run that is killed and resumed ends in the same bytes") {
         const std::string name = "lora-step000000" + std::string(step < 10 ? "0" : "") +
                                  std::to_string(step) + ".safetensors";
         const auto result = test::run_program(
-            c.command(broken) + " & p=$!; until [ -e " + quoted(c.in("broken/" + name)) +
-            " ] || ! kill -0 $p; do sleep 0.01; done; kill -" + signal + " $p; wait $p; exit $?");
+            "(" + c.command(broken) + " & p=$!; until [ -e " + quoted(c.in("broken/" + name)) +
+            " ] || ! kill -0 $p; do sleep 0.01; done; kill -" + signal + " $p; wait $p; exit $?)");
         n_killed += result.exit_code != 0 ? 1 : 0;
         return result;
     };
-    for (const int step : {1, 3, 8, 9, 15, 22, 30}) {
+    for (const int step : {1, 3, 8, 9}) {
         stop_after(step, "KILL");
     }
-    const auto interrupted = stop_after(33, "INT");
-    CHECK(n_killed >= 4);
+    const auto interrupted = stop_after(13, "INT");
+    CHECK(n_killed >= 3);
     if (interrupted.exit_code != 0) {
         CHECK(interrupted.exit_code == 130);
         CHECK(interrupted.err.find("the state is kept, and --resume ") != std::string::npos);
