@@ -75,6 +75,17 @@ elseif(FLUX2_WEBP AND NOT FLUX2_WEBP STREQUAL "AUTO")
     message(FATAL_ERROR "FLUX2_WEBP is ${FLUX2_WEBP}, but pkg-config does not find libwebp (Debian: libwebp-dev, Homebrew: webp)")
 endif()
 
+# Dataset files of flux2-train, by headers alone. Not fetched: without it flux2-train takes folders and refuses a TOML file with a sentence.
+if(FLUX2_BUILD_TRAIN AND FLUX2_TOML AND PKG_CONFIG_FOUND)
+    pkg_check_modules(tomlplusplus QUIET tomlplusplus>=3.0)
+endif()
+set(FLUX2_HAS_TOML ${tomlplusplus_FOUND})
+if(FLUX2_HAS_TOML)
+    flux2_header_package(toml "${tomlplusplus_INCLUDE_DIRS}")
+elseif(FLUX2_BUILD_TRAIN AND FLUX2_TOML AND NOT FLUX2_TOML STREQUAL "AUTO")
+    message(FATAL_ERROR "FLUX2_TOML is ${FLUX2_TOML}, but pkg-config does not find tomlplusplus (Debian: libtomlplusplus-dev, Homebrew: tomlplusplus)")
+endif()
+
 if(FLUX2_BUILD_TESTS)
     find_package(doctest 2.4 QUIET)
     if(NOT TARGET doctest::doctest)

@@ -48,6 +48,7 @@ need libstb-dev - has_header stb/stb_image.h
 need libeigen3-dev eigen has_header eigen3/Eigen/Core
 need libutf8proc-dev utf8proc has_header utf8proc.h
 need libwebp-dev webp has_header webp/encode.h
+need libtomlplusplus-dev tomlplusplus has_header toml++/toml.h
 if [ "$(uname)" != Darwin ]; then
     need libssl-dev - has_header openssl/evp.h
 elif has_command brew && ! brew --prefix --installed openssl@3 > /dev/null 2>&1; then

@@ -88,7 +88,8 @@ inline std::string program_of(const cxxopts::Options& options) {
 }
 
 inline bool is_program(const std::string& section) {
-    return section == "flux2" || section == "flux2-server" || section == "flux2-convert";
+    return section == "flux2" || section == "flux2-server" || section == "flux2-convert" ||
+           section == "flux2-train";
 }
 
 // Commands read the file of settings if they know presets, programs always do. Others compare,
@@ -208,11 +209,11 @@ inline void add_settings(const cxxopts::Options& options, const KnownOptions& kn
             }
         }
     };
-    // Lines before the first section are about pictures: the converter's options of these names
-    // mean something else.
-    const bool converts = program == "flux2-convert";
+    // Lines before the first section are about pictures: options of these names mean something else
+    // where models are converted or trained.
+    const bool makes_pictures = program != "flux2-convert" && program != "flux2-train";
     const auto plain =
-        converts ? values_in(file, {program}, known) : values_in(file, {"", program}, known);
+        !makes_pictures ? values_in(file, {program}, known) : values_in(file, {"", program}, known);
     if (!has(kPresetOption) && plain.contains(kPresetOption)) {
         sources.push_back(plain.at(kPresetOption));
     }

@@ -27,6 +27,10 @@ std::string server_path() {
     return FLUX2_SERVER_PROGRAM;
 }
 
+std::string train_path() {
+    return FLUX2_TRAIN_PROGRAM;
+}
+
 ProgramResult run_program(const std::string& command_line) {
     const TemporaryFolder folder;
     const int status = std::system((command_line + " > '" + (folder / "out").string() + "' 2> '" +

@@ -15,6 +15,7 @@ struct ProgramResult {
 std::string flux2_path();
 std::string convert_path();
 std::string server_path();
+std::string train_path();
 
 // Runs a shell command line and waits for it.
 ProgramResult run_program(const std::string& command_line);

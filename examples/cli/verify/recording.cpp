@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "checkpoints/variant.hpp"
 #include "formats/json_file.hpp"
 
 #include <algorithm>
@@ -65,6 +66,17 @@ std::vector<int64_t> Recording::shape(const std::string& name) const {
     return sizes;
 }
 
+std::string recorded_variant(const Recording& recording) {
+    const std::string model =
+        get_json<std::string>(recording.settings(), "model", recording.file()).value_or("");
+    for (const char* variant : {"base", "kv", "dev"}) {
+        if (contains_word(model, variant)) {
+            return variant;
+        }
+    }
+    return "";
+}
+
 Limits limits_for(const Backend& backend, TensorType type) {
     if (type == TensorType::f32 && backend.is_cpu()) {
         return {.stage = 2e-4, .text = 2e-4, .run = 2e-4, .psnr = 60};
@@ -90,8 +102,22 @@ void Report::compare(const std::string& stage, const std::string& name, const Ho
     const HostTensor recorded = recording.get(name);
     compare_values(stage, name, ours, recorded, limit);
     if (ours.data.size() == recorded.data.size()) {
-        computed_.push_back({stage + "/" + name, recording.shape(name), ours.data});
+        add_to_dump(stage + "/" + name, recording.shape(name), ours);
     }
+}
+
+void Report::compare_as_named(const std::string& stage, const std::string& name,
+                              const HostTensor& ours, const Recording& recording, double limit) {
+    const HostTensor recorded = recording.get(name);
+    compare_values(stage, name, ours, recorded, limit);
+    if (ours.data.size() == recorded.data.size()) {
+        add_to_dump(name, recording.shape(name), ours);
+    }
+}
+
+void Report::add_to_dump(const std::string& name, const std::vector<int64_t>& shape,
+                         const HostTensor& values) {
+    computed_.push_back({name, shape, values.data});
 }
 
 void Report::compare_values(const std::string& stage, const std::string& name,

@@ -39,6 +39,10 @@ class Recording {
     TensorSource source_;
 };
 
+// The variant of the model that it names: base, kv or dev, else empty for the distilled one. Throws
+// bad_file.
+std::string recorded_variant(const Recording& recording);
+
 // Largest relative error that passes, for each kind of comparison.
 struct Limits {
     double stage = 2e-4;  // a few blocks, from recorded inputs
@@ -60,6 +64,9 @@ class Report {
     // different number of values is a failure.
     void compare(const std::string& stage, const std::string& name, const HostTensor& ours,
                  const Recording& recording, double limit);
+    // The same, dumped under the recording's own name, without the stage.
+    void compare_as_named(const std::string& stage, const std::string& name, const HostTensor& ours,
+                          const Recording& recording, double limit);
     // The same with values from elsewhere; they are not dumped.
     void compare_values(const std::string& stage, const std::string& name, const HostTensor& ours,
                         const HostTensor& other, double limit);
@@ -71,6 +78,8 @@ class Report {
     // Whether that tensor was compared, with whatever result.
     bool has(const std::string& stage, const std::string& name) const;
     void note(const std::string& line);
+    void add_to_dump(const std::string& name, const std::vector<int64_t>& shape,
+                     const HostTensor& values);
 
     int n_compared() const { return n_compared_; }
     int n_failed() const { return n_failed_; }

@@ -166,17 +166,6 @@ Job resolve_recorded(const Recording& recording, const Request& request, const M
     }
 }
 
-std::string recorded_variant(const Recording& recording, const nlohmann::json& settings) {
-    const std::string model =
-        get_json<std::string>(settings, "model", recording.file()).value_or("");
-    for (const char* variant : {"base", "kv", "dev"}) {
-        if (contains_word(model, variant)) {
-            return variant;
-        }
-    }
-    return "";
-}
-
 // ---- Which model and which limits ----
 
 // As recorded; of a recording that names a noise_seed instead, as torch draws it on a CPU.
@@ -358,7 +347,7 @@ void replay_one(const fs::path& file, ModelOptions options, std::vector<Adapter>
                 size_t max_steps, Report& report) {
     const Recording recording(file);
     const nlohmann::json settings = recording.settings();
-    options.load.variant = recorded_variant(recording, settings);
+    options.load.variant = recorded_variant(recording);
     const Model model = open_model(choose_files(options, /*quiet=*/true), "");
     if (adapters.empty()) {
         adapters = recorded_adapters(recording, settings);

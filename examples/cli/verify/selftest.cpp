@@ -23,6 +23,7 @@
 #include "verify/op_check.hpp"
 #include "verify/recording.hpp"
 #include "verify/replay.hpp"
+#include "verify/training_check.hpp"
 
 #include <cxxopts.hpp>
 
@@ -214,8 +215,10 @@ cxxopts::Options known_options() {
         ("replay", "recorded runs (FILE...) to replay with the model below",
          cxxopts::value<std::vector<std::string>>())  //
         ("lora", "LoRA for these runs, FILE:STRENGTH (repeatable; default: the recorded ones)",
-         cxxopts::value<std::vector<std::string>>())                                        //
-        ("steps", "compute only the first N steps of these runs, and no picture", text())   //
+         cxxopts::value<std::vector<std::string>>())                                       //
+        ("steps", "compute only the first N steps of these runs, and no picture", text())  //
+        ("training", "recorded training run of a LoRA (FILE) to compute again with the model below",
+         text())                                                                            //
         ("ops", "compare our own operations on the device with their plain forms instead")  //
         ("m,model",
          "folder with the model; of several transformers the one the recording names: base, kv or "
@@ -289,6 +292,18 @@ void run_replay(const cxxopts::ParseResult& args, Report& report) {
     replay({files.begin(), files.end()}, model, adapters, static_cast<size_t>(max_steps), report);
 }
 
+void run_training(const cxxopts::ParseResult& args, Report& report) {
+    for (const char* option : {"golden", "replay", "lora", "steps"}) {
+        check(args.count(option) == 0, ErrorKind::bad_argument, "--", option,
+              " does not go with --training FILE; leave out one of them");
+    }
+    ModelOptions model;
+    read_model_options(args, model);
+    model.load.type = args["type"].as<std::string>();
+    model.load.device = args["device"].as<std::string>();
+    check_training(args["training"].as<std::string>(), model, threads_of(args), report);
+}
+
 }  // namespace
 
 int selftest(int argc, char** argv) {
@@ -307,6 +322,8 @@ int selftest(int argc, char** argv) {
     Report report(std::cout);
     if (args.count("ops") > 0) {
         check_operations(args["device"].as<std::string>(), threads_of(args), report);
+    } else if (args.count("training") > 0) {
+        run_training(args, report);
     } else if (args.count("replay") > 0) {
         run_replay(args, report);
     } else {

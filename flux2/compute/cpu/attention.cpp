@@ -99,6 +99,7 @@ class Strip : AttentionStrip {
   public:
     explicit Strip(ggml_tensor* dst)
         : AttentionStrip(dst),
+          keeps_sums_(params_of<own::AttentionParams>(dst).keeps_sums),
           width_(v_->ne[2] * kPanel),
           scores_(scratch(kQueries * kKeys)),
           sums_(scratch(kQueries * width_)) {}
@@ -114,9 +115,14 @@ class Strip : AttentionStrip {
         }
         const int64_t width = q_->ne[0];
         for (int64_t i = 0; i < n; ++i) {
+            const Softmax& row = rows[static_cast<size_t>(i)];
             float* sums = sums_.get() + i * width_;
-            scale_row(sums, width, 1 / rows[static_cast<size_t>(i)].sum);
-            std::copy_n(sums, width, values(dst_) + (first + i) * dst_->ne[0] + head * width);
+            float* to = values(dst_) + (first + i) * dst_->ne[0];
+            scale_row(sums, width, 1 / row.sum);
+            std::copy_n(sums, width, to + head * width);
+            if (keeps_sums_) {
+                to[width * q_->ne[1] + head] = row.highest + std::log(row.sum);
+            }
         }
     }
 
@@ -168,6 +174,7 @@ class Strip : AttentionStrip {
                   .adds = key > 0});
     }
 
+    bool keeps_sums_;
     int64_t width_;  // rounded up to panels
     std::unique_ptr<float[]> scores_, sums_;
 };
@@ -181,16 +188,20 @@ const OwnOperation kPackValues = {"cpu pack values", pack_values};
 
 }  // namespace
 
-ggml_tensor* attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
-                       ggml_tensor* mask) {
-    const int64_t n_keys = k->ne[2];
-    const int64_t n_heads = k->ne[1];
-    const int64_t key_panels = round_up(n_keys, kPanel) / kPanel;
-    const int64_t value_panels = round_up(v->ne[0], kPanel) / kPanel;
-    const own::PackedKeys packed = {
-        own_node(g, {kPackKeys, {}, {kPanel, k->ne[0], key_panels, n_heads}}, {k}),
-        own_node(g, {kPackValues, {}, {kPanel, n_keys, value_panels, n_heads}}, {v})};
-    return own::attention(g, {.q = q, .k = k, .v = v, .mask = mask}, {.function = attend}, packed);
+ggml_tensor* token_panels(Graph& g, ggml_tensor* x) {
+    const int64_t n_panels = round_up(x->ne[2], kPanel) / kPanel;
+    return own_node(g, {kPackKeys, {}, {kPanel, x->ne[0], n_panels, x->ne[1]}}, {x});
+}
+
+ggml_tensor* channel_panels(Graph& g, ggml_tensor* x) {
+    const int64_t n_panels = round_up(x->ne[0], kPanel) / kPanel;
+    return own_node(g, {kPackValues, {}, {kPanel, x->ne[2], n_panels, x->ne[1]}}, {x});
+}
+
+ggml_tensor* attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, ggml_tensor* mask,
+                       bool keeps_sums) {
+    return own::attention(g, {.q = q, .k = k, .v = v, .mask = mask}, {.function = attend},
+                          {token_panels(g, k), channel_panels(g, v)}, keeps_sums);
 }
 
 }  // namespace flux2::cpu

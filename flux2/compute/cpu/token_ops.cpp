@@ -2,12 +2,11 @@
 
 #include "compute/cpu/instructions.hpp"
 #include "compute/cpu/lanes.hpp"
+#include "compute/cpu/sums.hpp"
 #include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <numeric>
 
 namespace flux2::cpu {
 namespace {
@@ -27,31 +26,15 @@ float* row_of(ggml_tensor* x, int64_t i) {
     return floats_at(x, i, 1);
 }
 
-constexpr int64_t kChains = 16;  // as many floats as the longest vectors have
-
-// The sum of f(x[i]), in sixteen independent chains, which become vector code.
-template <typename F>
-FLUX2_INLINE float sum_of(const float* x, int64_t n, const F& f) {
-    std::array<float, kChains> chains = {};
-    int64_t first = 0;
-    for (; first + kChains <= n; first += kChains) {
-        for (int64_t i = 0; i < kChains; ++i) {
-            chains[static_cast<size_t>(i)] += f(x[first + i]);
-        }
-    }
-    for (; first < n; ++first) {
-        chains[0] += f(x[first]);
-    }
-    return std::accumulate(chains.begin(), chains.end(), 0.0f);
-}
+constexpr int64_t kVector = 16;  // as many floats as the longest vectors have
 
 // ---- Norms ----
 
 FLUX2_INLINE void modulate_row(float* y, const float* x, const float* scale, const float* shift,
                                int64_t n, float eps) {
     const auto count = static_cast<float>(n);
-    const float mean = sum_of(x, n, [](float v) { return v; }) / count;
-    const float squares = sum_of(x, n, [=](float v) { return (v - mean) * (v - mean); });
+    const float mean = sum_over(n, [=](int64_t i) { return x[i]; }) / count;
+    const float squares = sum_over(n, [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
     const float factor = 1 / std::sqrt(squares / count + eps);
     for (int64_t i = 0; i < n; ++i) {
         y[i] = (x[i] - mean) * factor * (1 + scale[i]) + shift[i];
@@ -59,7 +42,7 @@ FLUX2_INLINE void modulate_row(float* y, const float* x, const float* scale, con
 }
 
 FLUX2_INLINE void rms_norm_row(float* y, const float* x, const float* scale, int64_t n, float eps) {
-    const float squares = sum_of(x, n, [](float v) { return v * v; });
+    const float squares = sum_over(n, [=](int64_t i) { return x[i] * x[i]; });
     const float factor = 1 / std::sqrt(squares / static_cast<float>(n) + eps);
     for (int64_t i = 0; i < n; ++i) {
         y[i] = x[i] * factor * scale[i];
@@ -78,7 +61,7 @@ FLUX2_INLINE void add_gated_row(float* y, const float* x, const float* branch, c
 // At most 16 values. Two loops: in one, GCC divides every gate by the largest exponential as well,
 // which gives denormal numbers, at 150 cycles for each vector of them.
 FLUX2_INLINE void swiglu_some(float* y, const float* gate, const float* up, int64_t n) {
-    std::array<float, kChains> divisors;
+    std::array<float, kVector> divisors;
     for (int64_t i = 0; i < n; ++i) {
         divisors[static_cast<size_t>(i)] = 1 + exp_of(-gate[i]);
     }
@@ -89,8 +72,8 @@ FLUX2_INLINE void swiglu_some(float* y, const float* gate, const float* up, int6
 
 FLUX2_INLINE void swiglu_row(float* y, const float* gate, const float* up, int64_t n) {
     int64_t first = 0;
-    for (; first + kChains <= n; first += kChains) {
-        swiglu_some(y + first, gate + first, up + first, kChains);
+    for (; first + kVector <= n; first += kVector) {
+        swiglu_some(y + first, gate + first, up + first, kVector);
     }
     swiglu_some(y + first, gate + first, up + first, n - first);
 }

@@ -14,8 +14,11 @@ Row read_row(const ggml_tensor* x, size_t offset, int64_t n) {
         case GGML_TYPE_F16:
             ggml_fp16_to_fp32_row(reinterpret_cast<const ggml_fp16_t*>(from), row.data(), n);
             break;
-        default:
+        case GGML_TYPE_F32:
             std::copy_n(reinterpret_cast<const float*>(from), n, row.begin());
+            break;
+        default:
+            ggml_get_type_traits(x->type)->to_float(from, row.data(), n);
     }
     return row;
 }

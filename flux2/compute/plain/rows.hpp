@@ -12,7 +12,7 @@ namespace flux2::own {
 
 using Row = std::vector<float>;
 
-// n values of a tensor in F32, F16 or BF16 from `offset` bytes on.
+// n values of a tensor from `offset` bytes on; whole blocks of quantised types.
 Row read_row(const ggml_tensor* x, size_t offset, int64_t n);
 void write_row(ggml_tensor* y, size_t offset, const Row& row);
 

@@ -193,6 +193,9 @@ class Answer {
         }
     }
 
+    // The logarithm of the sum of e^score.
+    float log_sum() const { return highest_ + std::log(total_); }
+
     Row take() {
         for (float& value : sum_) {
             value /= total_;
@@ -227,8 +230,12 @@ void plain_attention(ggml_tensor* y, int ith, int nth, void*) {
         for (int64_t j = 0; params.has_kept && is_main && j < y->src[3]->ne[2]; ++j) {
             answer.see(head_of(y->src[3], head_kv, j), head_of(y->src[4], head_kv, j), 0.0f);
         }
-        write_row(y, bytes_at(query, y->nb[1]) + bytes_at(head * q->ne[0], ggml_type_size(y->type)),
-                  answer.take());
+        const size_t row = bytes_at(query, y->nb[1]);
+        if (params.keeps_sums) {
+            write_row(y, row + bytes_at(n_head * q->ne[0] + head, ggml_type_size(y->type)),
+                      {answer.log_sum()});
+        }
+        write_row(y, row + bytes_at(head * q->ne[0], ggml_type_size(y->type)), answer.take());
     });
 }
 
@@ -322,15 +329,17 @@ ggml_tensor* join_heads(Graph& g, std::span<const HeadsPart> parts, const Rope* 
 }
 
 ggml_tensor* attention(Graph& g, const AttentionInput& in, const NodeForm& form,
-                       const PackedKeys& packed) {
+                       const PackedKeys& packed, bool keeps_sums) {
     const bool has_kept = in.kept_k != nullptr;
-    return own_node(g, {kAttention, form, {in.q->ne[0] * in.q->ne[1], in.q->ne[2], 1, 1}},
+    const int64_t width = (in.q->ne[0] + (keeps_sums ? 1 : 0)) * in.q->ne[1];
+    return own_node(g, {kAttention, form, {width, in.q->ne[2], 1, 1}},
                     {in.q, packed.k != nullptr ? packed.k : in.k,
                      packed.v != nullptr ? packed.v : in.v, in.kept_k, in.kept_v, in.mask},
                     AttentionParams{.n_main = in.n_main > 0 ? in.n_main : in.q->ne[2],
                                     .n_keys = in.k->ne[2] + (has_kept ? in.kept_k->ne[2] : 0),
                                     .has_kept = has_kept,
-                                    .has_mask = in.mask != nullptr});
+                                    .has_mask = in.mask != nullptr,
+                                    .keeps_sums = keeps_sums});
 }
 
 bool nodes_support(int64_t head_dim, int64_t width) {

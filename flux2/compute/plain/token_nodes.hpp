@@ -17,8 +17,8 @@
 
 namespace flux2::own {
 
-// factor * W x; w [in, out] and x [in, n], in the plain form of the same type, BF16 or F16. Sources
-// w, x
+// factor * W x; w [in, out] and x [in, n], for kernels of the same type, BF16 or F16. The plain
+// form takes any type. Sources w, x
 extern const OwnOperation kLinear;
 struct LinearParams {
     bool transposed = false;  // w is [out, in]
@@ -86,18 +86,20 @@ struct HeadsParams {
 ggml_tensor* join_heads(Graph& g, std::span<const HeadsPart> parts, const Rope* rope, float eps,
                         const NodeForm& form);
 
-// -> [head_dim * n_head, n]; sources q, k, v, kept keys and values, mask
+// -> [head_dim * n_head, n]; sources q, k, v, kept keys and values, mask. With keeps_sums the
+// result has n_head values more after each row: the logarithms of the heads' sums of e^score.
 extern const OwnOperation kAttention;
 struct AttentionParams {
     int64_t n_main;
     int64_t n_keys;  // that a query may see, kept ones included
     bool has_kept, has_mask;
+    bool keeps_sums;
 };
 struct PackedKeys {
     ggml_tensor *k = nullptr, *v = nullptr;
 };
 ggml_tensor* attention(Graph& g, const AttentionInput& in, const NodeForm& form,
-                       const PackedKeys& packed = {});
+                       const PackedKeys& packed = {}, bool keeps_sums = false);
 
 // Head sizes and widths that every form of these takes.
 bool nodes_support(int64_t head_dim, int64_t width);

@@ -1,0 +1,201 @@
+#include "train/block_passes.hpp"
+
+#include "compute/ops/token_ops.hpp"
+
+#include <array>
+#include <span>
+
+namespace flux2 {
+namespace {
+
+ggml_tensor* modulated(const PassContext& context, ggml_tensor* x, const Mod& mod) {
+    return modulate(context.g, x, {{x->ne[1], mod}});
+}
+
+ggml_tensor* gated(const PassContext& context, ggml_tensor* x, ggml_tensor* branch,
+                   const Mod& mod) {
+    return add_gated(context.g, x, branch, {{x->ne[1], mod}});
+}
+
+// Values [first, first + n) of every row.
+ggml_tensor* rows(Graph& g, ggml_tensor* x, int64_t first, int64_t n) {
+    return ggml_view_2d(g, x, n, x->ne[1], x->nb[1], ggml_row_size(x->type, first));
+}
+
+// Of the projections of one or two parts.
+KeptAttention attend(const PassContext& context, std::span<const ProjectedHeads> parts,
+                     int64_t hidden) {
+    Graph& g = context.g;
+    std::array<std::vector<HeadsPart>, 3> qkv;
+    for (const ProjectedHeads& part : parts) {
+        ggml_tensor* p = part.projection;
+        const int64_t head_dim = part.q_norm->ne[0];
+        const std::array norms = {part.q_norm, part.k_norm, static_cast<ggml_tensor*>(nullptr)};
+        for (size_t i = 0; i < qkv.size(); ++i) {
+            ggml_tensor* heads = ggml_view_3d(
+                g, p, head_dim, hidden / head_dim, p->ne[1], ggml_row_size(p->type, head_dim),
+                p->nb[1], ggml_row_size(p->type, static_cast<int64_t>(i) * hidden));
+            qkv[i].push_back({heads, norms[i]});
+        }
+    }
+    return keep_attention(g, join_heads(g, qkv[0], &context.rope),
+                          join_heads(g, qkv[1], &context.rope), join_heads(g, qkv[2], nullptr));
+}
+
+}  // namespace
+
+// ---- A matrix with its pair ----
+
+LinearPass::LinearPass(const PassContext& context, ggml_tensor* w, ggml_tensor* x)
+    : w_(w), x_(x), y_(exact_linear(context.g, w, x)) {
+    if (const auto pair = context.pairs.find(w); pair != context.pairs.end()) {
+        inner_ = exact_linear(context.g, pair->second.a, x);
+        y_ = add_exact_linear(context.g, y_, pair->second.b, inner_);
+    }
+}
+
+// dB = d (A x)^T and dA = (B^T d) x^T. Returns B^T d, or null without a pair.
+ggml_tensor* LinearPass::keep_pair_gradients(const PassContext& context, ggml_tensor* d) const {
+    if (inner_ == nullptr) {
+        return nullptr;
+    }
+    Graph& g = context.g;
+    TrainedPair& pair = context.pairs.at(w_);
+    pair.db = g.keep(outer_product(g, d, inner_));
+    ggml_tensor* d_inner = linear_gradient(g, pair.b, d);
+    pair.da = g.keep(outer_product(g, x_, d_inner));
+    return d_inner;
+}
+
+void LinearPass::back_to_pair(const PassContext& context, ggml_tensor* d) const {
+    keep_pair_gradients(context, d);
+}
+
+ggml_tensor* LinearPass::back(const PassContext& context, ggml_tensor* d) const {
+    Graph& g = context.g;
+    ggml_tensor* d_inner = keep_pair_gradients(context, d);
+    ggml_tensor* dx = linear_gradient(g, w_, d);
+    return d_inner == nullptr ? dx : add_linear_gradient(g, dx, context.pairs.at(w_).a, d_inner);
+}
+
+// ---- Double blocks ----
+
+StreamPass::StreamPass(const PassContext& context, const FrozenStream& weights, ggml_tensor* x,
+                       const StreamMods& mods)
+    : mods_(mods),
+      weights_(&weights),
+      x_(x),
+      qkv_(context, weights.qkv, modulated(context, x, mods.attn)) {}
+
+void StreamPass::finish(const PassContext& context, ggml_tensor* attn) {
+    Graph& g = context.g;
+    proj_ = LinearPass(context, weights_->proj, attn);
+    middle_ = gated(context, x_, proj_.result(), mods_.attn);
+    mlp_in_ = LinearPass(context, weights_->mlp_in, modulated(context, middle_, mods_.mlp));
+    ggml_tensor* h = mlp_in_.result();  // [2 * mlp, n]
+    const int64_t mlp = h->ne[0] / 2;
+    mlp_out_ =
+        LinearPass(context, weights_->mlp_out, swiglu(g, rows(g, h, 0, mlp), rows(g, h, mlp, mlp)));
+    y_ = gated(context, middle_, mlp_out_.result(), mods_.mlp);
+}
+
+ggml_tensor* StreamPass::back_to_attention(const PassContext& context, ggml_tensor* d) {
+    Graph& g = context.g;
+    ggml_tensor* d_act = mlp_out_.back(context, ggml_mul(g, d, mods_.mlp.gate));  // [mlp, n]
+    ggml_tensor* h = mlp_in_.result();
+    const int64_t mlp = h->ne[0] / 2;
+    ggml_tensor* d_h = swiglu_gradient(g, rows(g, h, 0, mlp), rows(g, h, mlp, mlp), d_act);
+    d_middle_ = modulate_gradient(g, middle_, mods_.mlp, mlp_in_.back(context, d_h), d);
+    return proj_.back(context, ggml_mul(g, d_middle_, mods_.attn.gate));
+}
+
+ggml_tensor* StreamPass::back(const PassContext& context, ggml_tensor* d_projection,
+                              bool wants_x) const {
+    if (!wants_x) {
+        qkv_.back_to_pair(context, d_projection);
+        return nullptr;
+    }
+    return modulate_gradient(context.g, x_, mods_.attn, qkv_.back(context, d_projection),
+                             d_middle_);
+}
+
+DoublePass::DoublePass(const PassContext& context, const FrozenDoubleBlock& weights,
+                       const TokenStreams& x, const StreamMods& img_mods,
+                       const StreamMods& txt_mods)
+    : weights_(&weights),
+      img_(context, weights.img, x.img, img_mods),
+      txt_(context, weights.txt, x.txt, txt_mods) {
+    // One sequence, text first.
+    const int64_t n_txt = x.txt->ne[1];
+    const ProjectedHeads parts[] = {
+        {txt_.projection(), weights.txt.q_norm, weights.txt.k_norm, 0},
+        {img_.projection(), weights.img.q_norm, weights.img.k_norm, n_txt}};
+    attention_ = attend(context, parts, x.txt->ne[0]);
+    txt_.finish(context, columns(context.g, attention_.result, 0, n_txt));
+    img_.finish(context, columns(context.g, attention_.result, n_txt, x.img->ne[1]));
+}
+
+TokenStreams DoublePass::back(const PassContext& context, const TokenStreams& d, bool wants_x) {
+    Graph& g = context.g;
+    const std::array d_attn = {txt_.back_to_attention(context, d.txt),
+                               img_.back_to_attention(context, d.img)};
+    const AttentionGradient d_heads = attention_gradient(g, attention_, join_columns(g, d_attn));
+    const auto finish = [&](StreamPass& stream, const FrozenStream& weights, int64_t first) {
+        ggml_tensor* d_projection = heads_gradient(
+            g, {stream.projection(), weights.q_norm, weights.k_norm, first}, d_heads, context.rope);
+        return stream.back(context, d_projection, wants_x);
+    };
+    ggml_tensor* dx_txt = finish(txt_, weights_->txt, 0);
+    return {.img = finish(img_, weights_->img, d.txt->ne[1]), .txt = dx_txt};
+}
+
+// ---- Single blocks ----
+
+SinglePass::SinglePass(const PassContext& context, const FrozenSingleBlock& weights, ggml_tensor* x,
+                       const Mod& mod)
+    : weights_(&weights),
+      mod_(mod),
+      x_(x),
+      linear1_(context, weights.linear1, modulated(context, x, mod)) {
+    Graph& g = context.g;
+    const int64_t hidden = x->ne[0];
+    ggml_tensor* p = linear1_.result();  // [3 * hidden + 2 * mlp, n]
+    const int64_t mlp = (p->ne[0] - 3 * hidden) / 2;
+    const ProjectedHeads part = {p, weights.q_norm, weights.k_norm, 0};
+    attention_ = attend(context, std::span(&part, 1), hidden);
+    ggml_tensor* joined = swiglu(g, rows(g, p, 3 * hidden, mlp), rows(g, p, 3 * hidden + mlp, mlp),
+                                 attention_.result);  // [hidden + mlp, n]
+    linear2_ = LinearPass(context, weights.linear2, joined);
+    y_ = gated(context, x, linear2_.result(), mod);
+}
+
+ggml_tensor* SinglePass::back(const PassContext& context, ggml_tensor* d, bool wants_x) const {
+    Graph& g = context.g;
+    const int64_t hidden = x_->ne[0];
+    ggml_tensor* p = linear1_.result();
+    const int64_t mlp = (p->ne[0] - 3 * hidden) / 2;
+    ggml_tensor* d_joined = linear2_.back(context, ggml_mul(g, d, mod_.gate));
+    const AttentionGradient d_heads =
+        attention_gradient(g, attention_, rows(g, d_joined, 0, hidden));
+    ggml_tensor* d_p = heads_gradient(g, {p, weights_->q_norm, weights_->k_norm, 0}, d_heads,
+                                      context.rope);  // its first 3 * hidden values
+    d_p = swiglu_gradient(g, rows(g, p, 3 * hidden, mlp), rows(g, p, 3 * hidden + mlp, mlp),
+                          rows(g, d_joined, hidden, mlp), d_p);
+    if (!wants_x) {
+        linear1_.back_to_pair(context, d_p);
+        return nullptr;
+    }
+    return modulate_gradient(g, x_, mod_, linear1_.back(context, d_p), d);
+}
+
+// ---- Final layer ----
+
+FinalPass::FinalPass(const PassContext& context, ggml_tensor* linear, ggml_tensor* z,
+                     const Mod& mod)
+    : mod_(mod), z_(z), linear_(context, linear, modulated(context, z, mod)) {}
+
+ggml_tensor* FinalPass::back(const PassContext& context, ggml_tensor* d) const {
+    return modulate_gradient(context.g, z_, mod_, linear_.back(context, d), nullptr);
+}
+
+}  // namespace flux2

@@ -1,0 +1,135 @@
+// The blocks of the transformer: forwards with all that their backward passes need, and backwards,
+// written out by hand. The gradients of the single operations are in compute/ops/gradient_ops.
+// Shapes are ggml order, fastest first; d is the gradient of a result.
+#pragma once
+
+#include "compute/graph.hpp"
+#include "compute/operands.hpp"
+#include "compute/ops/gradient_ops.hpp"
+#include "train/frozen_network.hpp"
+
+#include <ggml.h>
+
+#include <cstdint>
+#include <unordered_map>
+
+namespace flux2 {
+
+// A pair of low rank beside a matrix, as inputs of a graph, and its gradients as results.
+struct TrainedPair {
+    ggml_tensor* a = nullptr;   // [in, rank]
+    ggml_tensor* b = nullptr;   // [rank, out], times the scale
+    ggml_tensor* da = nullptr;  // [in, rank]
+    ggml_tensor* db = nullptr;  // [out, rank]: transposed
+};
+// By the matrix that they belong to.
+using TrainedPairs = std::unordered_map<const ggml_tensor*, TrainedPair>;
+
+// What all blocks share.
+struct PassContext {
+    Graph& g;
+    TrainedPairs& pairs;
+    Rope rope = {};
+};
+
+// y = W x + B (A x)
+class LinearPass {
+  public:
+    LinearPass() = default;
+    LinearPass(const PassContext& context, ggml_tensor* w, ggml_tensor* x);
+
+    ggml_tensor* result() const { return y_; }  // [out, n]
+    // Keeps the gradients of the pair; returns that of x.
+    ggml_tensor* back(const PassContext& context, ggml_tensor* d) const;
+    // The gradients of the pair alone.
+    void back_to_pair(const PassContext& context, ggml_tensor* d) const;
+
+  private:
+    ggml_tensor* keep_pair_gradients(const PassContext& context, ggml_tensor* d) const;
+
+    ggml_tensor *w_ = nullptr, *x_ = nullptr;
+    ggml_tensor* inner_ = nullptr;  // A x [rank, n]; null without a pair
+    ggml_tensor* y_ = nullptr;
+};
+
+struct StreamMods {  // of one stream of a double block
+    Mod attn, mlp;
+};
+
+struct TokenStreams {
+    ggml_tensor *img, *txt;  // [hidden, n_img], [hidden, n_txt]
+};
+
+// One stream of a double block.
+class StreamPass {
+  public:
+    StreamPass(const PassContext& context, const FrozenStream& weights, ggml_tensor* x,
+               const StreamMods& mods);
+
+    ggml_tensor* projection() const { return qkv_.result(); }
+    // Goes on with what attention gave for its tokens.
+    void finish(const PassContext& context, ggml_tensor* attn);
+    ggml_tensor* result() const { return y_; }
+
+    // Back to what attention gave, which is returned.
+    ggml_tensor* back_to_attention(const PassContext& context, ggml_tensor* d);
+    // From the gradient of the projection to that of x; null, and only pairs', unless wanted.
+    ggml_tensor* back(const PassContext& context, ggml_tensor* d_projection, bool wants_x) const;
+
+  private:
+    StreamMods mods_;
+    const FrozenStream* weights_;
+    ggml_tensor* x_;
+    LinearPass qkv_, proj_, mlp_in_, mlp_out_;
+    ggml_tensor* middle_ = nullptr;    // between attention and MLP
+    ggml_tensor* d_middle_ = nullptr;  // its gradient
+    ggml_tensor* y_ = nullptr;
+};
+
+class DoublePass {
+  public:
+    DoublePass(const PassContext& context, const FrozenDoubleBlock& weights, const TokenStreams& x,
+               const StreamMods& img_mods, const StreamMods& txt_mods);
+
+    TokenStreams result() const { return {img_.result(), txt_.result()}; }
+    // The gradients of x, or nulls when they are not wanted.
+    TokenStreams back(const PassContext& context, const TokenStreams& d, bool wants_x);
+
+  private:
+    const FrozenDoubleBlock* weights_;
+    StreamPass img_, txt_;
+    KeptAttention attention_;
+};
+
+class SinglePass {
+  public:
+    SinglePass(const PassContext& context, const FrozenSingleBlock& weights, ggml_tensor* x,
+               const Mod& mod);
+
+    ggml_tensor* result() const { return y_; }
+    ggml_tensor* back(const PassContext& context, ggml_tensor* d, bool wants_x) const;
+
+  private:
+    const FrozenSingleBlock* weights_;
+    Mod mod_;
+    ggml_tensor* x_;
+    LinearPass linear1_, linear2_;
+    KeptAttention attention_ = {};
+    ggml_tensor* y_ = nullptr;
+};
+
+// The final layer, without its modulation's projection. z [hidden, n] -> [channels, n]
+class FinalPass {
+  public:
+    FinalPass(const PassContext& context, ggml_tensor* linear, ggml_tensor* z, const Mod& mod);
+
+    ggml_tensor* result() const { return linear_.result(); }
+    ggml_tensor* back(const PassContext& context, ggml_tensor* d) const;
+
+  private:
+    Mod mod_;
+    ggml_tensor* z_;
+    LinearPass linear_;
+};
+
+}  // namespace flux2

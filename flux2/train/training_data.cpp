@@ -1,0 +1,209 @@
+#include "train/training_data.hpp"
+
+#include "base/check.hpp"
+#include "base/image_limits.hpp"
+#include "base/system.hpp"
+#include "pipeline/encoded_images.hpp"
+#include "pipeline/features.hpp"
+#include "pipeline/latents.hpp"
+#include "pipeline/tensor_cache.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a cache of a training set may take on disk: some thousand pictures with captions.
+constexpr uint64_t kMostCacheBytes = 100'000'000'000;
+
+std::string gigabytes(uint64_t bytes) {
+    return concat(static_cast<double>(bytes / 10'000'000) / 100.0, " GB");
+}
+
+uint64_t bytes_of(const HostTensor& tensor) {
+    return tensor.data.size() * sizeof(float);
+}
+
+// Caches by folder; stores of features and latents borrow them.
+class Caches {
+  public:
+    Caches(const Model& model, LoadedModel& loaded_model, fs::path common)
+        : model_(model), loaded_model_(loaded_model), common_(std::move(common)) {}
+
+    struct Stores {
+        TensorCache cache;
+        FeatureStore features;
+        EncodedImages images;
+
+        Stores(const Model& model, LoadedModel& loaded_model, const fs::path& folder)
+            : cache(folder, kMostCacheBytes),
+              features(model, loaded_model, cache),
+              images(model, loaded_model, cache, 0) {}
+        Stores(const Stores&) = delete;
+        Stores& operator=(const Stores&) = delete;
+    };
+    Stores& of(const DatasetSource& source) {
+        return in(source.cache_directory.empty() ? common_ : source.cache_directory);
+    }
+    Stores& common() { return in(common_); }
+
+  private:
+    Stores& in(const fs::path& folder) {
+        return stores_.try_emplace(folder.string(), model_, loaded_model_, folder).first->second;
+    }
+
+    const Model& model_;
+    LoadedModel& loaded_model_;
+    const fs::path common_;
+    std::map<std::string, Stores> stores_;
+};
+
+LatentGrid grid_of(const HostTensor& latents) {
+    return {to_tokens(latents), latents.ne[1], latents.ne[0]};
+}
+
+// A picture or caption after another, with the share that is done.
+class Encoder {
+  public:
+    Encoder(const Model& model, LoadedModel& loaded_model, const EncodingOptions& options,
+            size_t n_total, const OnEncoded& on_encoded)
+        : model_(model),
+          caches_(model, loaded_model, options.cache_folder),
+          options_(options),
+          n_total_(n_total),
+          on_encoded_(on_encoded) {}
+
+    void encode_captions(const std::vector<DatasetSource>& sources,
+                         const std::vector<DatasetPicture>& pictures, TrainingData& data) {
+        std::map<std::string, SharedTensor> known;
+        const auto features_of = [&](const std::string& caption, Caches::Stores& stores) {
+            SharedTensor& features = known[caption];
+            if (!features) {
+                const PromptKey key = {caption, model_.text.text_length};
+                data.n_encoded += stores.features.prepare({key}) ? 1 : 0;
+                features = stores.features.get(key);
+            }
+            return features;
+        };
+        for (size_t i = 0; i < pictures.size(); ++i) {
+            data.pictures[i].txt =
+                features_of(with_trigger_word(pictures[i].caption, options_.trigger_word),
+                            caches_.of(sources[pictures[i].source]));
+            count();
+        }
+        if (options_.without_caption) {
+            data.no_caption = features_of("", caches_.common());
+        }
+    }
+
+    void encode_pictures(const std::vector<DatasetSource>& sources,
+                         const std::vector<DatasetPicture>& pictures, TrainingData& data) {
+        for (size_t i = 0; i < pictures.size(); ++i) {
+            const DatasetSource& source = sources[pictures[i].source];
+            EncodedImages& images = caches_.of(source).images;
+            const auto encode = [&](const Image& image) {
+                const EncodedImage encoded = images.get(image);
+                data.n_encoded += encoded.was_cached ? 0 : 1;
+                return grid_of(*encoded.latents);
+            };
+            EncodedPicture& result = data.pictures[i];
+            const Image image = load_trained(pictures[i]);
+            result.latents = encode(image);
+            if (options_.mirrored) {
+                result.mirrored = encode(flipped(image));
+            }
+            for (size_t control = 0; control < pictures[i].controls.size(); ++control) {
+                result.references.push_back(encode(load_control(pictures[i], control, source)));
+            }
+            count();
+        }
+    }
+
+  private:
+    void count() {
+        ++n_done_;
+        if (on_encoded_) {
+            on_encoded_(static_cast<double>(n_done_) / static_cast<double>(n_total_));
+        }
+    }
+
+    const Model& model_;
+    Caches caches_;
+    const EncodingOptions& options_;
+    size_t n_done_ = 0, n_total_;
+    const OnEncoded& on_encoded_;
+};
+
+}  // namespace
+
+std::string with_trigger_word(const std::string& caption, const std::string& trigger_word) {
+    if (trigger_word.empty() || caption.find(trigger_word) != std::string::npos) {
+        return caption;
+    }
+    return caption.empty() ? trigger_word : trigger_word + ", " + caption;
+}
+
+uint64_t TrainingData::bytes() const {
+    std::set<const HostTensor*> counted;
+    uint64_t bytes = 0;
+    const auto add_text = [&](const SharedTensor& txt) {
+        if (txt && counted.insert(txt.get()).second) {
+            bytes += bytes_of(*txt);
+        }
+    };
+    add_text(no_caption);
+    for (const EncodedPicture& picture : pictures) {
+        add_text(picture.txt);
+        bytes += bytes_of(picture.latents.tokens);
+        bytes += picture.mirrored ? bytes_of(picture.mirrored->tokens) : 0;
+        for (const LatentGrid& reference : picture.references) {
+            bytes += bytes_of(reference.tokens);
+        }
+    }
+    return bytes;
+}
+
+uint64_t encoded_bytes(const Model& model, const std::vector<DatasetPicture>& pictures,
+                       const EncodingOptions& options) {
+    std::set<std::string> captions;
+    uint64_t n_tokens = 0;
+    for (const DatasetPicture& picture : pictures) {
+        captions.insert(with_trigger_word(picture.caption, options.trigger_word));
+        const auto n_own = static_cast<uint64_t>(picture.trained.width / kImageGrid) *
+                           static_cast<uint64_t>(picture.trained.height / kImageGrid);
+        // Controls are of other sizes at most where they are not resized.
+        n_tokens += n_own * (1 + (options.mirrored ? 1 : 0) + picture.controls.size());
+    }
+    if (options.without_caption) {
+        captions.insert("");
+    }
+    const auto of_caption = static_cast<uint64_t>(model.sizes.text_width * model.text.text_length);
+    return sizeof(float) *
+           (captions.size() * of_caption + n_tokens * static_cast<uint64_t>(model.sizes.channels));
+}
+
+TrainingData encode_dataset(const Model& model, LoadedModel& loaded_model,
+                            const std::vector<DatasetSource>& sources,
+                            const std::vector<DatasetPicture>& pictures,
+                            const EncodingOptions& options, const OnEncoded& on_encoded) {
+    const uint64_t needed = encoded_bytes(model, pictures, options);
+    const uint64_t available = available_ram_bytes();
+    check(available == 0 || needed < available, ErrorKind::out_of_memory, "the encoded dataset of ",
+          pictures.size(), " pictures takes ", gigabytes(needed), " of RAM, and ",
+          gigabytes(available), " are free; close other programs or use fewer pictures");
+    TrainingData data;
+    data.pictures.resize(pictures.size());
+    Encoder encoder(model, loaded_model, options, 2 * pictures.size(), on_encoded);
+    encoder.encode_captions(sources, pictures, data);
+    loaded_model.free(Part::text_encoder);
+    encoder.encode_pictures(sources, pictures, data);
+    loaded_model.free_all();
+    return data;
+}
+
+}  // namespace flux2

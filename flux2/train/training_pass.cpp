@@ -1,0 +1,458 @@
+#include "train/training_pass.hpp"
+
+#include "base/check.hpp"
+#include "checkpoints/inventory.hpp"
+#include "compute/graph.hpp"
+#include "compute/ops/token_ops.hpp"
+#include "models/transformer.hpp"
+#include "pipeline/latents.hpp"
+#include "train/block_passes.hpp"
+#include "train/frozen_network.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace flux2 {
+namespace {
+
+// Kernels take ranks in steps; the rest of a pair is zero.
+int64_t padded_rank(const TrainedAdapter& adapter) {
+    return LowRankWeights::padded(adapter.rank());
+}
+
+// ---- The graph ----
+
+// What depends on the time alone.
+struct TimeMods {
+    StreamMods img, txt;
+    Mod single, final;
+};
+
+// One graph for examples of a shape: forwards, and backwards when gradients are wanted.
+struct Built {
+    Built(const Backend& backend, size_t max_nodes, const ExampleShape& used)
+        : graph(backend, max_nodes, {.operations = Operations::cpu}), shape(used) {}
+
+    Graph graph;
+    ExampleShape shape;
+    TrainedPairs pairs;
+    // Inputs.
+    ggml_tensor *img = nullptr, *txt = nullptr;        // tokens [channels, n], [text_width, n]
+    ggml_tensor *time = nullptr, *guidance = nullptr;  // embedded; guidance may be null
+    std::array<ggml_tensor*, Rope::kMaxAxes> pos = {};
+    ggml_tensor* target = nullptr;  // [channels, n_img]
+    // Results.
+    ggml_tensor* velocity = nullptr;    // [channels, n_img]
+    ggml_tensor* difference = nullptr;  // velocity - target
+};
+
+// Builds it.
+class Builder {
+  public:
+    Builder(Built& built, const FrozenNetwork& network, const TransformerSizes& sizes)
+        : built_(built), g_(built.graph), network_(network), sizes_(sizes) {}
+
+    void declare_inputs(const TrainedAdapter& adapter) {
+        const ExampleShape& shape = built_.shape;
+        built_.img = g_.input_f32("img", {sizes_.channels, shape.n_img + shape.n_ref});
+        built_.txt = g_.input_f32("txt", {sizes_.text_width, shape.n_txt});
+        built_.time = g_.input_f32("time", {kTimeChannels});
+        if (sizes_.guidance) {
+            built_.guidance = g_.input_f32("guidance", {kTimeChannels});
+        }
+        for (size_t axis = 0; axis < built_.pos.size(); ++axis) {
+            built_.pos[axis] = g_.input_i32("pos_" + std::to_string(axis),
+                                            {shape.n_txt + shape.n_img + shape.n_ref});
+        }
+        built_.target = g_.input_f32("target", {sizes_.channels, shape.n_img});
+        const int64_t rank = padded_rank(adapter);
+        for (const TrainedModule& module : adapter.modules()) {
+            TrainedPair& pair = built_.pairs[network_.matrix(module.name)];
+            pair.a = g_.input_f32(module.name + ".A", {module.n_in, rank});
+            pair.b = g_.input_f32(module.name + ".B", {rank, module.n_out});
+        }
+    }
+
+    void build(bool wants_gradients) {
+        PassContext context = {
+            g_, built_.pairs,
+            rope_of_axes(g_, built_.pos, sizes_.head_dim, static_cast<float>(sizes_.rope_theta))};
+        const TimeMods mods = time_mods();
+        const LinearPass img_in(context, network_.img_in, built_.img);
+        const LinearPass txt_in(context, network_.txt_in, built_.txt);
+        const TokenStreams x0 = {img_in.result(), txt_in.result()};
+        g_.expand(x0.txt);
+        forward(context, x0, mods);
+        const FinalPass final(context, network_.final_linear,
+                              columns(g_, z_, built_.shape.n_txt, built_.shape.n_img), mods.final);
+        built_.velocity = g_.keep(final.result());
+        built_.difference = ggml_sub(g_, built_.velocity, built_.target);
+        if (!wants_gradients) {
+            return g_.finish(built_.difference);
+        }
+        built_.difference = g_.keep(built_.difference);
+        const bool trains_inputs =
+            built_.pairs.contains(network_.img_in) || built_.pairs.contains(network_.txt_in);
+        const TokenStreams d0 = backward(context, final, mods, trains_inputs);
+        if (trains_inputs) {
+            img_in.back_to_pair(context, d0.img);
+            txt_in.back_to_pair(context, d0.txt);
+        }
+        g_.finish(built_.difference);
+    }
+
+  private:
+    ggml_tensor* embed(const FrozenEmbedder& w, ggml_tensor* e) {
+        return exact_linear(g_, w.out_layer, ggml_silu(g_, exact_linear(g_, w.in_layer, e)));
+    }
+
+    // Shift, scale and gate from chunk number `first` on.
+    Mod chunks(ggml_tensor* m, int64_t first) {
+        const auto chunk = [&](int64_t i) {
+            return ggml_view_1d(g_, m, sizes_.hidden, ggml_row_size(m->type, i * sizes_.hidden));
+        };
+        const bool has_gate = (first + 3) * sizes_.hidden <= m->ne[0];
+        return {chunk(first), chunk(first + 1), has_gate ? chunk(first + 2) : nullptr};
+    }
+
+    TimeMods time_mods() {
+        ggml_tensor* vec = embed(network_.time_in, built_.time);
+        if (built_.guidance != nullptr) {
+            vec = ggml_add(g_, vec, embed(network_.guidance_in, built_.guidance));
+        }
+        vec = ggml_silu(g_, vec);
+        ggml_tensor* img = exact_linear(g_, network_.mod_img, vec);
+        ggml_tensor* txt = exact_linear(g_, network_.mod_txt, vec);
+        return {.img = {chunks(img, 0), chunks(img, 3)},
+                .txt = {chunks(txt, 0), chunks(txt, 3)},
+                .single = chunks(exact_linear(g_, network_.mod_single, vec), 0),
+                .final = chunks(exact_linear(g_, network_.final_mod, vec), 0)};
+    }
+
+    ggml_tensor* join(const TokenStreams& x) {
+        const std::array parts = {x.txt, x.img};
+        return join_columns(g_, parts);
+    }
+
+    // Keeps the inputs of all blocks, and of the last one everything.
+    void forward(const PassContext& context, TokenStreams x, const TimeMods& mods) {
+        for (const FrozenDoubleBlock& block : network_.double_blocks) {
+            streams_.push_back(x);
+            last_double_.emplace(context, block, x, mods.img, mods.txt);
+            x = last_double_->result();
+            g_.end_block({x.txt, x.img});
+        }
+        z_ = join(x);
+        for (const FrozenSingleBlock& block : network_.single_blocks) {
+            joined_.push_back(z_);
+            last_single_.emplace(context, block, z_, mods.single);
+            z_ = last_single_->result();
+            g_.end_block({z_});
+        }
+    }
+
+    bool trains(const FrozenSingleBlock& block) const {
+        return built_.pairs.contains(block.linear1) || built_.pairs.contains(block.linear2);
+    }
+    bool trains(const FrozenStream& s) const {
+        return built_.pairs.contains(s.qkv) || built_.pairs.contains(s.proj) ||
+               built_.pairs.contains(s.mlp_in) || built_.pairs.contains(s.mlp_out);
+    }
+    bool trains(const FrozenDoubleBlock& block) const {
+        return trains(block.img) || trains(block.txt);
+    }
+
+    // The first block that is trained: gradients need not go beyond it.
+    size_t first_trained(bool trains_inputs) const {
+        const size_t n_double = network_.double_blocks.size();
+        size_t i = 0;
+        while (!trains_inputs && i < n_double + network_.single_blocks.size() &&
+               !(i < n_double ? trains(network_.double_blocks[i])
+                              : trains(network_.single_blocks[i - n_double]))) {
+            ++i;
+        }
+        return i;
+    }
+
+    // From the last block to the first that is trained; each but the last is computed once more.
+    // Returns the gradients of the first block's inputs when inputs are trained.
+    TokenStreams backward(const PassContext& context, const FinalPass& final, const TimeMods& mods,
+                          bool trains_inputs) {
+        const ExampleShape& shape = built_.shape;
+        // Of the mean of squares.
+        const auto n = static_cast<float>(ggml_nelements(built_.difference));
+        ggml_tensor* dz = final.back(context, ggml_scale(g_, built_.difference, 2 / n));
+        // Other tokens have no part in the loss.
+        dz = ggml_pad_ext(g_, dz, 0, 0, static_cast<int>(shape.n_txt),
+                          static_cast<int>(shape.n_ref), 0, 0, 0, 0);
+        const size_t n_double = network_.double_blocks.size();
+        const size_t n_blocks = n_double + network_.single_blocks.size();
+        const size_t first = first_trained(trains_inputs);
+        const auto wants_x = [&](size_t i) { return i > first || trains_inputs; };
+        size_t i = n_blocks;
+        for (; i > std::max(first, n_double); --i) {
+            const size_t block = i - 1 - n_double;
+            const bool is_last = i == n_blocks;
+            const SinglePass pass = is_last ? *last_single_
+                                            : SinglePass(context, network_.single_blocks[block],
+                                                         joined_[block], mods.single);
+            dz = pass.back(context, dz, wants_x(i - 1));
+            end_block(dz);
+        }
+        TokenStreams d = {nullptr, nullptr};
+        if (i > first) {
+            d = {.img = columns(g_, dz, shape.n_txt, shape.n_img + shape.n_ref),
+                 .txt = columns(g_, dz, 0, shape.n_txt)};
+        }
+        for (; i > first; --i) {
+            const bool is_last = i == n_blocks;
+            DoublePass pass = is_last ? *last_double_
+                                      : DoublePass(context, network_.double_blocks[i - 1],
+                                                   streams_[i - 1], mods.img, mods.txt);
+            d = pass.back(context, d, wants_x(i - 1));
+            if (d.txt != nullptr) {
+                g_.expand(d.txt);
+            }
+            end_block(d.img);
+        }
+        return d;
+    }
+
+    void end_block(ggml_tensor* d) {
+        if (d != nullptr) {
+            g_.end_block({d});
+        }
+    }
+
+    Built& built_;
+    Graph& g_;
+    const FrozenNetwork& network_;
+    const TransformerSizes& sizes_;
+    std::vector<TokenStreams> streams_;  // inputs of double blocks
+    std::vector<ggml_tensor*> joined_;   // inputs of single blocks
+    ggml_tensor* z_ = nullptr;           // after all blocks
+    std::optional<DoublePass> last_double_;
+    std::optional<SinglePass> last_single_;
+};
+
+// ---- Examples ----
+
+void check_grid(const LatentGrid& grid, const char* what, int64_t channels) {
+    const int64_t n = grid.height * grid.width;
+    check(grid.height >= 1 && grid.width >= 1 && grid.tokens.ne[0] == channels &&
+              grid.tokens.ne[1] == n &&
+              grid.tokens.data.size() == static_cast<size_t>(channels * n),
+          ErrorKind::bad_argument, "the ", what, " has ", grid.tokens.ne[1], " tokens of ",
+          grid.tokens.ne[0], " channels for a grid of ", grid.width, " x ", grid.height,
+          "; the transformer takes ", channels, " channels and a token per place");
+}
+
+void check_example(const TrainingExample& example, const TransformerSizes& sizes) {
+    check_grid(example.picture, "picture", sizes.channels);
+    for (const LatentGrid& reference : example.references) {
+        check_grid(reference, "reference", sizes.channels);
+    }
+    check(example.noise.data.size() == example.picture.tokens.data.size(), ErrorKind::bad_argument,
+          "the noise has ", example.noise.data.size(), " values, the picture ",
+          example.picture.tokens.data.size());
+    check(example.time >= 0 && example.time <= 1, ErrorKind::bad_argument, "the time ",
+          example.time, " is out of range; it is 0 to 1");
+    const HostTensor& txt = *example.txt;
+    check(txt.ne[0] == sizes.text_width && txt.ne[1] >= 1 &&
+              txt.data.size() == static_cast<size_t>(txt.ne[0] * txt.ne[1]),
+          ErrorKind::bad_argument, "the transformer takes text features ", sizes.text_width,
+          " wide, not ", txt.ne[0], "; use the text encoder made for it");
+}
+
+std::vector<Position> positions_of(const TrainingExample& example) {
+    std::vector<Position> all = text_positions(example.txt->ne[1]);
+    const auto append = [&](const LatentGrid& grid, int32_t time) {
+        const std::vector<Position> more = image_positions(grid.width, grid.height, time);
+        all.insert(all.end(), more.begin(), more.end());
+    };
+    append(example.picture, 0);
+    for (size_t i = 0; i < example.references.size(); ++i) {
+        append(example.references[i], reference_time(i));
+    }
+    return all;
+}
+
+}  // namespace
+
+ExampleShape shape_of(const TrainingExample& example) {
+    ExampleShape shape = {
+        .n_img = example.picture.tokens.ne[1], .n_ref = 0, .n_txt = example.txt->ne[1]};
+    for (const LatentGrid& reference : example.references) {
+        shape.n_ref += reference.tokens.ne[1];
+    }
+    return shape;
+}
+
+// ---- The pass ----
+
+struct TrainingPass::State {
+    State(const Backend& used, const Checkpoint& checkpoint, const TrainedAdapter& trained,
+          const WeightOptions& options)
+        : backend(used),
+          adapter(trained),
+          sizes(read_transformer_sizes(checkpoint)),
+          network(backend, checkpoint, sizes, options) {}
+
+    Built& built_for(const ExampleShape& shape, bool wants_gradients);
+    void feed(Built& built, const TrainingExample& example) const;
+    void feed_parameters(Built& built) const;
+    double run(Built& built, const TrainingExample& example);
+    void add_gradients(const Built& built, float weight, std::span<float> gradients) const;
+
+    const Backend& backend;
+    const TrainedAdapter& adapter;
+    TransformerSizes sizes;
+    FrozenNetwork network;
+    std::optional<Built> forward, both_ways;
+    HostTensor velocity;
+};
+
+Built& TrainingPass::State::built_for(const ExampleShape& shape, bool wants_gradients) {
+    std::optional<Built>& built = wants_gradients ? both_ways : forward;
+    if (!built || built->shape != shape) {
+        built.reset();  // gives its memory back first
+        const auto n_blocks = static_cast<size_t>(sizes.n_double + sizes.n_single);
+        constexpr size_t kNodesOfBlock = 512;
+        built.emplace(backend, kNodesOfBlock * (n_blocks + 2), shape);
+        Builder builder(*built, network, sizes);
+        builder.declare_inputs(adapter);
+        builder.build(wants_gradients);
+    }
+    return *built;
+}
+
+void TrainingPass::State::feed(Built& built, const TrainingExample& example) const {
+    Graph& g = built.graph;
+    const std::vector<float>& latents = example.picture.tokens.data;
+    const float t = example.time;
+    std::vector<float> img(latents.size());
+    std::vector<float> target(latents.size());
+    for (size_t i = 0; i < latents.size(); ++i) {
+        img[i] = (1 - t) * latents[i] + t * example.noise.data[i];
+        target[i] = example.noise.data[i] - latents[i];
+    }
+    for (const LatentGrid& reference : example.references) {
+        img.insert(img.end(), reference.tokens.data.begin(), reference.tokens.data.end());
+    }
+    g.set(built.img, img);
+    g.set(built.target, target);
+    g.set(built.txt, example.txt->data);
+    g.set(built.time, timestep_embedding(t));
+    if (built.guidance != nullptr) {
+        g.set(built.guidance, timestep_embedding(example.guidance));
+    }
+    const std::vector<Position> positions = positions_of(example);
+    for (size_t axis = 0; axis < built.pos.size(); ++axis) {
+        std::vector<int32_t> ids;
+        for (const Position& position : positions) {
+            ids.push_back(position[axis]);
+        }
+        g.set(built.pos[axis], ids);
+    }
+}
+
+// Ranks are filled up with zeros; B gets the scale.
+void TrainingPass::State::feed_parameters(Built& built) const {
+    const std::span<const float> parameters = adapter.parameters();
+    const auto rank = static_cast<size_t>(adapter.rank());
+    const auto padded = static_cast<size_t>(padded_rank(adapter));
+    for (const TrainedModule& module : adapter.modules()) {
+        const TrainedPair& pair = built.pairs.at(network.matrix(module.name));
+        std::vector<float> a(padded * static_cast<size_t>(module.n_in));
+        std::copy_n(parameters.begin() + static_cast<std::ptrdiff_t>(module.a),
+                    rank * static_cast<size_t>(module.n_in), a.begin());
+        std::vector<float> b(padded * static_cast<size_t>(module.n_out));
+        for (size_t i = 0; i < static_cast<size_t>(module.n_out); ++i) {
+            for (size_t j = 0; j < rank; ++j) {
+                b[i * padded + j] = adapter.scale() * parameters[module.b + i * rank + j];
+            }
+        }
+        built.graph.set(pair.a, a);
+        built.graph.set(pair.b, b);
+    }
+}
+
+double TrainingPass::State::run(Built& built, const TrainingExample& example) {
+    feed(built, example);
+    feed_parameters(built);
+    built.graph.compute();
+    velocity = built.graph.read(built.velocity);
+    double sum = 0;
+    const HostTensor difference = built.graph.read(built.difference);
+    for (const float value : difference.data) {
+        sum += static_cast<double>(value) * static_cast<double>(value);
+    }
+    return sum / static_cast<double>(difference.data.size());
+}
+
+void TrainingPass::State::add_gradients(const Built& built, float weight,
+                                        std::span<float> gradients) const {
+    const auto rank = static_cast<size_t>(adapter.rank());
+    for (const TrainedModule& module : adapter.modules()) {
+        const TrainedPair& pair = built.pairs.at(network.matrix(module.name));
+        const HostTensor da = built.graph.read(pair.da);  // [in, padded rank]
+        for (size_t i = 0; i < rank * static_cast<size_t>(module.n_in); ++i) {
+            gradients[module.a + i] += weight * da.data[i];
+        }
+        const HostTensor db = built.graph.read(pair.db);  // [out, padded rank]
+        const float factor = weight * adapter.scale();
+        const auto n_out = static_cast<size_t>(module.n_out);
+        for (size_t i = 0; i < n_out; ++i) {
+            for (size_t j = 0; j < rank; ++j) {
+                gradients[module.b + i * rank + j] += factor * db.data[j * n_out + i];
+            }
+        }
+    }
+}
+
+TrainingPass::TrainingPass(const Backend& backend, const Checkpoint& checkpoint,
+                           const TrainedAdapter& adapter, const WeightOptions& options) {
+    check(backend.is_cpu(), ErrorKind::unsupported, "LoRAs are trained on the CPU only, not on ",
+          backend.name(), "; use ", Setting::device, " CPU");
+    state_ = std::make_unique<State>(backend, checkpoint, adapter, options);
+}
+
+TrainingPass::~TrainingPass() = default;
+
+const TransformerSizes& TrainingPass::sizes() const {
+    return state_->sizes;
+}
+
+double TrainingPass::loss(const TrainingExample& example) {
+    check_example(example, state_->sizes);
+    return state_->run(state_->built_for(shape_of(example), false), example);
+}
+
+double TrainingPass::add_gradients(const TrainingExample& example, float weight,
+                                   std::span<float> gradients) {
+    check_example(example, state_->sizes);
+    check(gradients.size() == state_->adapter.parameters().size(), ErrorKind::internal,
+          "there are ", gradients.size(), " gradients for ", state_->adapter.parameters().size(),
+          " parameters");
+    Built& built = state_->built_for(shape_of(example), true);
+    const double loss = state_->run(built, example);
+    state_->add_gradients(built, weight, gradients);
+    return loss;
+}
+
+const HostTensor& TrainingPass::velocity() const {
+    return state_->velocity;
+}
+
+MemoryUse TrainingPass::compute_memory(const ExampleShape& shape) {
+    return state_->built_for(shape, true).graph.memory();
+}
+
+WeightMemory TrainingPass::weight_memory() const {
+    return state_->network.memory();
+}
+
+}  // namespace flux2

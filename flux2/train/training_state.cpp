@@ -1,0 +1,155 @@
+#include "train/training_state.hpp"
+
+#include "base/check.hpp"
+#include "base/hash.hpp"
+#include "base/parse_number.hpp"
+#include "formats/json_file.hpp"
+#include "formats/safetensors.hpp"
+#include "formats/tensor_source.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFormat = "flux2 training state 1";
+constexpr size_t kStepDigits = 8;
+
+struct NamedValues {
+    const char* name;
+    const std::vector<float>* values;
+};
+
+std::vector<NamedValues> arrays_of(const TrainingState& state) {
+    std::vector<NamedValues> arrays = {{"parameters", &state.parameters},
+                                       {"optimiser.mean", &state.optimiser.mean},
+                                       {"optimiser.square", &state.optimiser.square}};
+    if (!state.average.empty()) {
+        arrays.push_back({"average", &state.average});
+    }
+    return arrays;
+}
+
+std::string checksum(const TrainingState& state, const std::string& settings) {
+    Hash hash;
+    hash.add(concat(state.n_steps, " ", state.optimiser.n_steps)).add(settings);
+    for (const NamedValues& array : arrays_of(state)) {
+        hash.add(array.name);
+        hash.add(std::as_bytes(std::span(*array.values)));
+    }
+    return hash.hex();
+}
+
+std::string name_of(const std::string& name, int64_t step, const char* extension) {
+    std::string digits = std::to_string(step);
+    digits.insert(0, kStepDigits - std::min(digits.size(), kStepDigits), '0');
+    return concat(name, "-step", digits, extension);
+}
+
+std::string metadata_text(const TensorSource& source, const char* key) {
+    const std::optional<std::string> text = source.metadata().get_string(key);
+    check(text.has_value(), ErrorKind::bad_file, source.path().string(), ": it has no ", key,
+          " and is no state of a training run");
+    return *text;
+}
+
+}  // namespace
+
+void write_state(const fs::path& file, const TrainingState& state) {
+    const std::string settings = nlohmann::json(state.settings).dump();
+    std::vector<EncodedTensor> tensors;
+    for (const NamedValues& array : arrays_of(state)) {
+        const std::span<const std::byte> bytes = std::as_bytes(std::span(*array.values));
+        tensors.push_back({array.name,
+                           TensorType::f32,
+                           {static_cast<int64_t>(array.values->size())},
+                           {bytes.begin(), bytes.end()}});
+    }
+    write_safetensors(file, tensors,
+                      {{"format", kFormat},
+                       {"steps", std::to_string(state.n_steps)},
+                       {"optimiser_steps", std::to_string(state.optimiser.n_steps)},
+                       {"settings", settings},
+                       {"checksum", checksum(state, settings)}});
+}
+
+TrainingState read_state(const fs::path& file) {
+    const TensorSource source = TensorSource::open(file);
+    check(source.metadata().get_string("format") == kFormat, ErrorKind::bad_file, file.string(),
+          ": this is no state of a training run; they are named like NAME-step00000100.state");
+    TrainingState state;
+    const std::string settings = metadata_text(source, "settings");
+    state.n_steps = parse_int(file.string(), metadata_text(source, "steps"));
+    state.optimiser.n_steps = parse_int(file.string(), metadata_text(source, "optimiser_steps"));
+    const nlohmann::json object = parse_json(settings);
+    check(object.is_object(), ErrorKind::bad_file, file.string(), ": its settings are damaged");
+    for (const auto& [name, value] : object.items()) {
+        state.settings[name] = value.is_string() ? value.get<std::string>() : value.dump();
+    }
+    state.parameters = read_tensor(source, "parameters").data;
+    state.optimiser.mean = read_tensor(source, "optimiser.mean").data;
+    state.optimiser.square = read_tensor(source, "optimiser.square").data;
+    if (source.find("average") != nullptr) {
+        state.average = read_tensor(source, "average").data;
+    }
+    check(checksum(state, settings) == metadata_text(source, "checksum"), ErrorKind::bad_file,
+          file.string(), ": the file is damaged (its checksum differs); use an earlier state");
+    return state;
+}
+
+void check_same_settings(const RunSettings& stored, const RunSettings& now, const fs::path& file) {
+    std::string differences;
+    const auto add = [&](const std::string& name, const std::string& before,
+                         const std::string& after) {
+        differences += concat(differences.empty() ? "" : ", ", name, " ", before, " -> ", after);
+    };
+    for (const auto& [name, value] : stored) {
+        const auto found = now.find(name);
+        if (found == now.end() || found->second != value) {
+            add(name, value, found == now.end() ? "none" : found->second);
+        }
+    }
+    for (const auto& [name, value] : now) {
+        if (!stored.contains(name)) {
+            add(name, "none", value);
+        }
+    }
+    check(differences.empty(), ErrorKind::bad_argument, file.string(),
+          ": the run was begun with other settings (", differences,
+          "); resume with the same ones, or begin a new run");
+}
+
+fs::path adapter_file(const fs::path& folder, const std::string& name, int64_t step) {
+    return folder / name_of(name, step, ".safetensors");
+}
+
+fs::path state_file(const fs::path& folder, const std::string& name, int64_t step) {
+    return folder / name_of(name, step, ".state");
+}
+
+std::vector<int64_t> stored_steps(const fs::path& folder, const std::string& name) {
+    std::vector<int64_t> steps;
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+        const std::string found = entry.path().filename().string();
+        const std::string prefix = name + "-step";
+        if (found.starts_with(prefix) && entry.path().extension() == ".state") {
+            const std::string digits = entry.path().stem().string().substr(prefix.size());
+            if (digits.size() == kStepDigits &&
+                digits.find_first_not_of("0123456789") == std::string::npos) {
+                steps.push_back(std::stoll(digits));
+            }
+        }
+    }
+    std::sort(steps.begin(), steps.end());
+    return steps;
+}
+
+}  // namespace flux2

@@ -1,0 +1,347 @@
+// flux2-train as users run it, on the bundled model.
+#include <flux2/flux2.hpp>
+#include "support/cli.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+
+namespace flux2 {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kBundled = FLUX2_TINY_MODEL;
+const fs::path kBlueprints = kBundled / "blueprint-dataset";
+
+bool says(const test::ProgramResult& result, const std::string& piece) {
+    return result.err.find(piece) != std::string::npos;
+}
+
+std::string quoted(const std::string& text) {
+    return "'" + text + "'";
+}
+
+// A run in a folder of its own with a cache that its runs share.
+struct TrainCase {
+    test::TemporaryFolder folder;
+
+    std::string command(const test::Arguments& arguments) const {
+        std::string line = quoted(test::train_path()) + " -m " + quoted(kBundled.string()) +
+                           " --threads 2 --cache " + quoted((folder / "cache").string());
+        for (const std::string& argument : arguments) {
+            line += " " + quoted(argument);
+        }
+        return line;
+    }
+    test::ProgramResult run(const test::Arguments& arguments) const {
+        return test::run_program("OMP_WAIT_POLICY=passive " + command(arguments));
+    }
+    std::string in(const std::string& name) const { return (folder / name).string(); }
+
+    // Four of the blueprints with their captions.
+    std::string few_pictures() const {
+        fs::create_directories(folder / "few");
+        for (const char* name : {"00", "01", "02", "03"}) {
+            for (const char* extension : {".png", ".txt"}) {
+                fs::copy_file(kBlueprints / (std::string(name) + extension),
+                              folder / (std::string("few/") + name + extension),
+                              fs::copy_options::overwrite_existing);
+            }
+        }
+        return in("few");
+    }
+    // A short run on them, at a size that takes little time.
+    test::Arguments short_run(const std::string& output) const {
+        return {"-d",
+                few_pictures(),
+                "--resolution",
+                "64",
+                "--batch_size",
+                "2",
+                "--network_dim",
+                "4",
+                "--output_dir",
+                in(output),
+                "--learning_rate",
+                "1e-3"};
+    }
+};
+
+std::vector<nlohmann::json> metrics_in(const fs::path& file) {
+    std::vector<nlohmann::json> lines;
+    std::ifstream stream(file);
+    for (std::string line; std::getline(stream, line);) {
+        lines.push_back(nlohmann::json::parse(line));
+    }
+    return lines;
+}
+
+std::vector<double> validation_losses(const fs::path& file) {
+    std::vector<double> losses;
+    for (const nlohmann::json& line : metrics_in(file)) {
+        if (line.contains("validation_loss")) {
+            losses.push_back(line["validation_loss"].get<double>());
+        }
+    }
+    return losses;
+}
+
+TEST_CASE("a short training on the blueprints lowers the loss of held-out ones") {
+    const TrainCase c;
+    const auto result = c.run({"--dataset",
+                               kBlueprints.string(),
+                               "--resolution",
+                               "64",
+                               "--batch-size",
+                               "4",
+                               "--network-dim",
+                               "8",
+                               "--learning_rate",
+                               "3e-3",
+                               "--lr_scheduler",
+                               "cosine",
+                               "--lr_warmup_steps",
+                               "5",
+                               "--timestep_sampling",
+                               "sigma",
+                               "--discrete_flow_shift",
+                               "4",
+                               "--validation_pictures",
+                               "4",
+                               "--max_train_steps",
+                               "30",
+                               "--output_dir",
+                               c.in("out"),
+                               "--output_name",
+                               "blueprint"});
+    CAPTURE(result.err);
+    REQUIRE(result.exit_code == 0);
+    CHECK(says(result, "20 pictures, 4 held out"));
+    CHECK(says(result, "alpha 8 (equal to the rank)"));
+    const std::vector<double> losses = validation_losses(c.folder / "out/metrics.jsonl");
+    REQUIRE(losses.size() == 2);
+    CHECK(losses[1] < 0.75 * losses[0]);  // 1.57 to 1.06
+    const AdapterInfo info = inspect_adapter(c.folder / "out/blueprint.safetensors");
+    CHECK(info.ranks == "8");
+    CHECK(info.n_modules == 24);
+    CHECK(info.unused.empty());
+    CHECK(fs::exists(c.folder / "out/blueprint-loss.svg"));
+}
+
+TEST_CASE("a run that is killed and resumed ends in the same bytes") {
+    const TrainCase c;
+    const test::Arguments common = {"--max_train_steps",
+                                    "20",
+                                    "--save_every_n_steps",
+                                    "1",
+                                    "--lr_scheduler",
+                                    "cosine",
+                                    "--ema_decay",
+                                    "0.9",
+                                    "--flip_aug",
+                                    "--caption_dropout_rate",
+                                    "0.3",
+                                    "--gradient_accumulation_steps",
+                                    "2",
+                                    "--validation_pictures",
+                                    "1",
+                                    "--validate_every_n_steps",
+                                    "7"};
+    test::Arguments whole = joined(c.short_run("whole"), common);
+    REQUIRE(c.run(whole).exit_code == 0);
+    test::Arguments broken =
+        joined(joined(c.short_run("broken"), common), {"--resume", c.in("broken")});
+    // Each round waits for the file of a step, then kills the run somewhere after it.
+    int n_killed = 0;
+    const auto stop_after = [&](int step, const std::string& signal) {
+        const std::string name = "lora-step000000" + std::string(step < 10 ? "0" : "") +
+                                 std::to_string(step) + ".safetensors";
+        const auto result = test::run_program(
+            "(" + c.command(broken) + " & p=$!; until [ -e " + quoted(c.in("broken/" + name)) +
+            " ] || ! kill -0 $p; do sleep 0.01; done; kill -" + signal + " $p; wait $p; exit $?)");
+        n_killed += result.exit_code != 0 ? 1 : 0;
+        return result;
+    };
+    for (const int step : {1, 3, 8, 9}) {
+        stop_after(step, "KILL");
+    }
+    const auto interrupted = stop_after(13, "INT");
+    CHECK(n_killed >= 3);
+    if (interrupted.exit_code != 0) {
+        CHECK(interrupted.exit_code == 130);
+        CHECK(interrupted.err.find("the state is kept, and --resume ") != std::string::npos);
+    }
+    const auto last = c.run(broken);
+    CHECK(last.exit_code == 0);
+    CHECK(says(last, "resumed after step "));
+    CHECK(test::read_file(c.folder / "broken/lora.safetensors") ==
+          test::read_file(c.folder / "whole/lora.safetensors"));
+    CHECK(metrics_in(c.folder / "broken/metrics.jsonl").size() ==
+          metrics_in(c.folder / "whole/metrics.jsonl").size());
+    const auto refused = c.run(joined(broken, {"--seed", "5", "--network_alpha", "2"}));
+    CHECK(refused.exit_code == 2);
+    CHECK(says(refused, "network_alpha 4 -> 2, seed 42 -> 5"));
+}
+
+TEST_CASE("only the last files are kept, samples are made, kohya's form is written") {
+    const TrainCase c;
+    test::write_file(c.folder / "prompts.txt",
+                     "# two\na red house --w 64 --h 64 --s 1 --d 7\na boat --w 64 --h 64 --s 1\n");
+    const auto result =
+        c.run(joined(c.short_run("out"),
+                     {"--max_train_epochs", "4", "--save_every_n_steps", "2", "--save_last_n_steps",
+                      "4", "--save-format", "kohya", "--trigger_word", "blueprint",
+                      "--sample_prompts", c.in("prompts.txt"), "--sample_every_n_steps", "4",
+                      "--sample_model", (kBundled / "flux2-tiny-bf16.gguf").string()}));
+    CAPTURE(result.err);
+    REQUIRE(result.exit_code == 0);
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(c.folder / "out")) {
+        names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    CHECK(names == std::vector<std::string>{
+                       "lora-loss.svg", "lora-step00000006.safetensors", "lora-step00000006.state",
+                       "lora-step00000008.safetensors", "lora-step00000008.state",
+                       "lora.safetensors", "metrics.jsonl", "sample"});
+    for (const char* name : {"lora_00000004_00.png", "lora_00000008_01.png"}) {
+        CHECK(load_image(c.folder / "out/sample" / name).width == 64);
+    }
+    const AdapterInfo info = inspect_adapter(c.folder / "out/lora.safetensors");
+    CHECK(info.dialect == "kohya");
+    bool has_trigger_word = false;
+    for (const auto& [key, value] : info.facts) {
+        has_trigger_word = has_trigger_word || (key == "trigger words" && value == "blueprint");
+    }
+    CHECK(has_trigger_word);
+}
+
+TEST_CASE("a run that cannot write ends with the state it had") {
+    const TrainCase c;
+    REQUIRE(c.run(joined(c.short_run("out"), {"--max_train_steps", "2"})).exit_code == 0);
+    const test::Arguments longer =
+        joined(c.short_run("out"), {"--max_train_steps", "4", "--resume", c.in("out")});
+    // Files of at most 256 KB; states are larger.
+    const auto result = test::run_program("trap '' XFSZ; ulimit -f 256; " + c.command(longer));
+    CAPTURE(result.err);
+    CHECK(result.exit_code != 0);
+    CHECK(says(result, "--resume " + c.in("out/lora-step00000002.state")));
+    CHECK(c.run(longer).exit_code == 0);
+    if (fs::exists("/dev/full")) {
+        fs::create_directory(c.folder / "full");
+        fs::create_symlink("/dev/full", c.folder / "full/metrics.jsonl");
+        CHECK(c.run(joined(c.short_run("full"), {"--max_train_steps", "2"})).exit_code == 4);
+    }
+}
+
+TEST_CASE("a loss that is not finite ends the run with the last good state") {
+    const TrainCase c;
+    const auto result =
+        c.run(joined(c.short_run("out"), {"--max_train_steps", "30", "--learning_rate", "1",
+                                          "--max_grad_norm", "0", "--network_alpha", "1e30"}));
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 1);
+    CHECK(says(result, "begin again with a lower learning_rate"));
+}
+
+TEST_CASE("memory and time are told beforehand, and a distilled base is warned about") {
+    const TrainCase c;
+    auto result = c.run(joined(c.short_run("out"), {"--plan"}));
+    CHECK(result.exit_code == 0);
+    CHECK(result.out.find("largest example: 16 image, 0 reference and 64 text tokens") == 0);
+    CHECK(result.out.find("for 1600 steps with 3200 examples") != std::string::npos);
+    CHECK_FALSE(fs::exists(c.folder / "out"));
+    CHECK_FALSE(says(result, "distilled"));
+    result = c.run(joined(c.short_run("out"), {"--plan", "--diffusion-model",
+                                               (kBundled / "flux2-tiny-bf16.gguf").string()}));
+    CHECK(says(result, "is a distilled model"));
+}
+
+TEST_CASE("errors in dataset files have line numbers") {
+    const TrainCase c;
+    test::write_file(c.folder / "broken.toml", "[general]\nresolution = [256,\n");
+    auto result = c.run({"--dataset_config", c.in("broken.toml")});
+    if (says(result, "this build reads no TOML")) {
+        CHECK(result.exit_code == 3);
+        return;
+    }
+    CHECK(result.exit_code == 3);
+    CHECK(says(result, "broken.toml:"));
+    test::write_file(c.folder / "wrong.toml",
+                     "[general]\n"
+                     "batch_size = \"two\"\n"
+                     "captoin_extension = \".txt\"\n"
+                     "[[datasets]]\n"
+                     "image_directory = \"nowhere\"\n"
+                     "num_repeats = 0\n"
+                     "[[datasets]]\n"
+                     "video_directory = \"v\"\n"
+                     "[other]\n");
+    result = c.run({"--dataset_config", c.in("wrong.toml")});
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 3);
+    CHECK(says(result, "7 problems"));
+    for (const char* piece : {"wrong.toml:2: batch_size", "wrong.toml:3: the key captoin_extension",
+                              "nowhere: the folder", "wrong.toml:6: num_repeats is 0",
+                              "wrong.toml:7: a dataset names one of",
+                              "wrong.toml:8: the key video_directory", "wrong.toml:9: other"}) {
+        CHECK_MESSAGE(says(result, piece), piece);
+    }
+}
+
+TEST_CASE("a dataset file with several sets is trained") {
+    const TrainCase c;
+    c.few_pictures();
+    test::write_file(c.folder / "list.jsonl",
+                     "{\"image_path\": \"few/00.png\", \"caption\": \"one\", \"control_path\": "
+                     "\"few/01.png\"}\n");
+    test::write_file(c.folder / "sets.toml",
+                     "[general]\nresolution = [64, 64]\nbatch_size = 2\nenable_bucket = true\n"
+                     "[[datasets]]\nimage_directory = \"few\"\nnum_repeats = 2\n"
+                     "[[datasets]]\nimage_jsonl_file = \"list.jsonl\"\ncache_directory = \"" +
+                         c.in("own") + "\"\n");
+    const auto result = c.run({"--dataset_config", c.in("sets.toml"), "--max_train_epochs", "1",
+                               "--network_dim", "2", "--output_dir", c.in("out")});
+    CAPTURE(result.err);
+    if (says(result, "this build reads no TOML")) {
+        CHECK(result.exit_code == 3);
+        return;
+    }
+    CHECK(result.exit_code == 0);
+    CHECK(says(result, "dataset: 5 pictures"));
+    CHECK(says(result, "training: 5 steps"));  // four batches of the first, one of the second
+    CHECK(fs::exists(c.folder / "own"));
+}
+
+TEST_CASE("bad data and bad options are refused before anything is written") {
+    const TrainCase c;
+    fs::create_directory(c.folder / "empty");
+    const auto refused = [&](const test::Arguments& arguments, int code, const std::string& words) {
+        CAPTURE(words);
+        const auto result = c.run(joined(arguments, {"--output_dir", c.in("none")}));
+        CAPTURE(result.err);
+        CHECK(result.exit_code == code);
+        CHECK(says(result, words));
+        CHECK_FALSE(fs::exists(c.folder / "none"));
+    };
+    const std::string data = kBlueprints.string();
+    refused({"-d", c.in("empty")}, 3, "there are no pictures in it");
+    refused({"-d", c.in("absent")}, 3, "cannot be read");
+    refused({}, 2, "--dataset FOLDER");
+    refused({"-d", data, "--network_dim", "0"}, 2, "--network_dim 0");
+    refused({"-d", data, "--timestep-sampling", "x"}, 2, "flux2_shift");
+    refused({"-d", data, "--max_train_steps", "3", "--max_train_epochs", "1"}, 2, "is enough");
+    refused({"-d", data, "--lr_warmup_steps", "20", "--max_train_steps", "10"}, 2,
+            "--lr_warmup_steps 20");
+    refused({"-d", data, "--sample_every_n_steps", "5"}, 2, "--sample_prompts");
+    refused({"-d", data, "--resolution", "100"}, 2, "--resolution 100");
+    refused({"-d", data, "--validation_pictures", "24"}, 2, "nothing to train on");
+    refused({"-d", data, "--exclude_patterns", "("}, 2, "(");
+    test::write_file(c.folder / "prompts.txt", "a house --q 3\n");
+    refused({"-d", data, "--sample_prompts", c.in("prompts.txt")}, 3, "prompts.txt:1: ");
+}
+
+}  // namespace
+}  // namespace flux2

@@ -1,0 +1,340 @@
+// Whole passes: a recorded training run, gradients against differences of the loss, frozen weights
+// of other types, the same bits from any number of threads.
+#include "checkpoints/inventory.hpp"
+#include "models/transformer.hpp"
+#include "pipeline/latents.hpp"
+#include "support/support.hpp"
+#include "train/training_pass.hpp"
+#include "verify/training_check.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace flux2 {
+namespace {
+
+std::vector<float> noise_values(size_t n, uint32_t seed, float factor) {
+    std::vector<float> values(n);
+    uint32_t state = seed * 2654435761u + 1;
+    for (float& value : values) {
+        state = state * 1664525u + 1013904223u;
+        value = static_cast<float>(static_cast<int32_t>(state)) / 2147483648.0f * factor;
+    }
+    return values;
+}
+
+HostTensor noise_tensor(int64_t width, int64_t n, uint32_t seed) {
+    HostTensor x({width, n, 1, 1});
+    x.data = noise_values(x.data.size(), seed, 1.7f);
+    return x;
+}
+
+TransformerSizes trained_sizes(bool guidance) {
+    return {.hidden = 64,
+            .head_dim = 32,
+            .mlp = 96,
+            .text_width = 48,
+            .channels = 16,
+            .n_double = 2,
+            .n_single = 2,
+            .guidance = guidance};
+}
+
+// A random transformer in a file. Matrices keep the size of what they are multiplied with.
+void write_transformer(const std::filesystem::path& path, const TransformerSizes& sizes,
+                       std::optional<TensorType> rounded = std::nullopt) {
+    std::vector<test::TestTensor> tensors;
+    uint32_t seed = 1;
+    for (const ExpectedTensor& expected : tensor_list(sizes)) {
+        const auto n = static_cast<size_t>(expected.shape.elements());
+        const bool is_matrix = expected.shape.n_dims == 2;
+        const float size =
+            is_matrix ? std::sqrt(3.0f / static_cast<float>(expected.shape.ne[0])) : 1.0f;
+        std::vector<float> values = noise_values(n, seed++, size);
+        if (!is_matrix) {
+            for (float& value : values) {
+                value = 1 + value / 2;
+            }
+        } else if (rounded && expected.shape.ne[0] % block_elements(*rounded) == 0) {
+            test::Bytes bytes(data_bytes(*rounded, expected.shape.elements()));
+            from_f32(*rounded, values, expected.shape.ne[0], bytes);
+            to_f32(*rounded, bytes, values);
+        }
+        tensors.push_back(test::tensor_of(expected, test::bytes_of(values)));
+    }
+    test::write_file(path, test::safetensors_of(tensors));
+}
+
+TrainingExample small_example(const TransformerSizes& sizes, bool has_references) {
+    TrainingExample example = {.picture = {noise_tensor(sizes.channels, 6, 100), 2, 3},
+                               .noise = noise_tensor(sizes.channels, 6, 101),
+                               .time = 0.6f,
+                               .txt = share(noise_tensor(sizes.text_width, 5, 102)),
+                               .guidance = 2.5f};
+    if (has_references) {
+        example.references = {{noise_tensor(sizes.channels, 4, 103), 2, 2},
+                              {noise_tensor(sizes.channels, 3, 104), 1, 3}};
+    }
+    return example;
+}
+
+void fill_pairs(TrainedAdapter& adapter) {
+    const std::vector<float> values = noise_values(adapter.parameters().size(), 7, 0.2f);
+    std::copy(values.begin(), values.end(), adapter.parameters().begin());
+}
+
+// A transformer in a folder of its own, opened.
+struct OpenedModel {
+    OpenedModel(const TransformerSizes& sizes, std::optional<TensorType> rounded = std::nullopt)
+        : checkpoint([&] {
+              write_transformer(folder / "model.safetensors", sizes, rounded);
+              return Checkpoint::open(folder / "model.safetensors");
+          }()) {}
+
+    test::TemporaryFolder folder;
+    Checkpoint checkpoint;
+};
+
+std::vector<float> gradients_of(const OpenedModel& model, const TrainedAdapter& adapter,
+                                const TrainingExample& example, const WeightOptions& options = {},
+                                int n_threads = 2) {
+    const Backend backend("CPU", n_threads);
+    TrainingPass pass(backend, model.checkpoint, adapter, options);
+    std::vector<float> gradients(adapter.parameters().size());
+    pass.add_gradients(example, 1.0f, gradients);
+    return gradients;
+}
+
+double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
+    REQUIRE(a.size() == b.size());
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+        difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+        size += std::pow(static_cast<double>(b[i]), 2);
+    }
+    return std::sqrt(difference / size);
+}
+
+TEST_CASE("a recorded training run is met") {
+    std::ostringstream lines;
+    cli::Report report(lines);
+    cli::ModelOptions model;
+    model.files.transformer = std::filesystem::path(FLUX2_TINY_MODEL) / "flux2-tiny-bf16.gguf";
+    model.load.type = "F32";
+    model.load.device = "CPU";
+    cli::check_training(test::fixture("tiny/training/golden-training-distilled.safetensors"), model,
+                        2, report);
+    CAPTURE(lines.str());
+    CHECK(report.n_compared() == 98);
+    CHECK(report.n_failed() == 0);
+}
+
+TEST_CASE("gradients of every pair agree with differences of the loss") {
+    for (const bool guidance : {false, true}) {
+        CAPTURE(guidance);
+        const TransformerSizes sizes = trained_sizes(guidance);
+        const OpenedModel model(sizes);
+        // All that can be trained, outside of the blocks too.
+        TrainedAdapter adapter(sizes, {.rank = 3, .alpha = 4.5, .include = {"."}});
+        CHECK(adapter.modules().size() == 2 * 8 + 2 * 2 + 3);
+        fill_pairs(adapter);
+        const TrainingExample example = small_example(sizes, /*has_references=*/true);
+        const Backend backend("CPU", 2);
+        TrainingPass pass(backend, model.checkpoint, adapter);
+        std::vector<float> gradients(adapter.parameters().size());
+        const double loss = pass.add_gradients(example, 0.5f, gradients);
+        CHECK(loss == doctest::Approx(pass.loss(example)).epsilon(1e-6));
+        const std::span<float> parameters = adapter.parameters();
+        for (const TrainedModule& module : adapter.modules()) {
+            const size_t end = module.b + static_cast<size_t>(adapter.rank() * module.n_out);
+            for (const auto& [first, last] : {std::pair{module.a, module.b}, {module.b, end}}) {
+                CAPTURE(module.name);
+                CAPTURE(first == module.a);
+                // Along the gradient itself, so that the loss changes by much more than its
+                // rounding.
+                double norm = 0;
+                for (size_t i = first; i < last; ++i) {
+                    norm += std::pow(static_cast<double>(gradients[i]), 2);
+                }
+                norm = std::sqrt(norm);
+                REQUIRE(norm > 0);
+                const double step = 0.02;
+                const std::vector<float> before(parameters.begin(), parameters.end());
+                const auto loss_at = [&](double distance) {
+                    for (size_t i = first; i < last; ++i) {
+                        parameters[i] =
+                            before[i] +
+                            static_cast<float>(distance * static_cast<double>(gradients[i]) / norm);
+                    }
+                    const double value = pass.loss(example);
+                    std::copy(before.begin(), before.end(), parameters.begin());
+                    return value;
+                };
+                // Of fourth order: (8 (L(h) - L(-h)) - (L(2h) - L(-2h))) / 12h
+                const double slope = (8 * (loss_at(step) - loss_at(-step)) -
+                                      (loss_at(2 * step) - loss_at(-2 * step))) /
+                                     (12 * step);
+                // The loss is rounded at 1e-7 of itself; the gradients have the weight 0.5.
+                const double rounding = 2e-6 * loss / step;
+                CHECK(std::abs(slope * 0.5 - norm) < 1e-3 * norm + rounding);
+            }
+        }
+    }
+}
+
+TEST_CASE("references change the loss, and are no part of it") {
+    const TransformerSizes sizes = trained_sizes(false);
+    const OpenedModel model(sizes);
+    const TrainedAdapter adapter(sizes, {.rank = 2});
+    const Backend backend("CPU", 2);
+    TrainingPass pass(backend, model.checkpoint, adapter);
+    const TrainingExample example = small_example(sizes, true);
+    const double loss = pass.loss(example);
+    // B is zero: the velocity is that of the model alone.
+    Transformer transformer(backend, sizes, model.checkpoint, {.type = TensorType::f32});
+    TransformerInput input;
+    input.img = add_noise(example.picture.tokens, example.noise, example.time);
+    input.ref = HostTensor({sizes.channels, 7, 1, 1});
+    input.ref.data = example.references[0].tokens.data;
+    input.ref.data.insert(input.ref.data.end(), example.references[1].tokens.data.begin(),
+                          example.references[1].tokens.data.end());
+    input.txt = example.txt;
+    input.txt_pos = text_positions(5);
+    input.img_pos = image_positions(3, 2);
+    input.ref_pos = image_positions(2, 2, reference_time(0));
+    for (const Position& position : image_positions(3, 1, reference_time(1))) {
+        input.ref_pos.push_back(position);
+    }
+    input.timestep = example.time;
+    const HostTensor velocity = transformer.predict(input);
+    CHECK(relative_difference(pass.velocity().data, velocity.data) < 1e-5);
+    double expected = 0;
+    for (size_t i = 0; i < velocity.data.size(); ++i) {
+        const float target = example.noise.data[i] - example.picture.tokens.data[i];
+        expected += std::pow(static_cast<double>(velocity.data[i] - target), 2);
+    }
+    CHECK(loss ==
+          doctest::Approx(expected / static_cast<double>(velocity.data.size())).epsilon(1e-5));
+    CHECK(std::abs(pass.loss(small_example(sizes, false)) - loss) > 1e-3 * loss);
+}
+
+TEST_CASE("frozen weights of any type give the gradients of the values that they stand for") {
+    const TransformerSizes sizes = {.hidden = 256,
+                                    .head_dim = 64,
+                                    .mlp = 256,
+                                    .text_width = 256,
+                                    .channels = 16,
+                                    .n_double = 1,
+                                    .n_single = 1};
+    const OpenedModel model(sizes);
+    TrainedAdapter adapter(sizes, {.rank = 4});
+    fill_pairs(adapter);
+    const TrainingExample example = small_example(sizes, true);
+    const std::vector<float> exact = gradients_of(model, adapter, example);
+    for (const TensorType type : {TensorType::bf16, TensorType::f16, TensorType::q8_0,
+                                  TensorType::q4_0, TensorType::q4_k}) {
+        CAPTURE(type_name(type));
+        const OpenedModel same_values(sizes, type);
+        const std::vector<float> ours = gradients_of(model, adapter, example, {.type = type});
+        const std::vector<float> expected = gradients_of(same_values, adapter, example);
+        CHECK(relative_difference(ours, expected) < 1e-6);
+        // Rounded weights are other weights: the first check would not notice unrounded ones.
+        CHECK(relative_difference(ours, exact) > 1e-4);
+    }
+}
+
+TEST_CASE("gradients are the same bits for any number of threads, and when computed again") {
+    const TransformerSizes sizes = trained_sizes(false);
+    const OpenedModel model(sizes);
+    TrainedAdapter adapter(sizes, {.rank = 4});
+    fill_pairs(adapter);
+    const TrainingExample example = small_example(sizes, true);
+    const std::vector<float> gradients = gradients_of(model, adapter, example);
+    CHECK(gradients == gradients_of(model, adapter, example));
+    CHECK(gradients == gradients_of(model, adapter, example, {}, 1));
+    CHECK(gradients == gradients_of(model, adapter, example, {}, 5));
+    // Gradients are added, with their weights; other shapes between do not matter.
+    const Backend backend("CPU", 2);
+    TrainingPass pass(backend, model.checkpoint, adapter);
+    std::vector<float> sum(gradients.size());
+    pass.add_gradients(example, 1.0f, sum);
+    std::vector<float> unused(gradients.size());
+    pass.add_gradients(small_example(sizes, false), 1.0f, unused);
+    CHECK(unused != gradients);
+    pass.add_gradients(example, 3.0f, sum);
+    std::vector<float> four_times = gradients;
+    for (float& value : four_times) {
+        value *= 4;
+    }
+    CHECK(relative_difference(sum, four_times) < 1e-6);
+}
+
+TEST_CASE("pairs of late blocks get the same gradients when nothing else is trained") {
+    const TransformerSizes sizes = trained_sizes(false);
+    const OpenedModel model(sizes);
+    const TrainingExample example = small_example(sizes, true);
+    TrainedAdapter all(sizes, {.rank = 2});
+    const std::vector<float> gradients = gradients_of(model, all, example);
+    for (const char* name : {"single_blocks.1.linear1", "double_blocks.1.txt_mlp.2"}) {
+        CAPTURE(name);
+        TrainedAdapter some(sizes, {.rank = 2, .include = {name}});
+        REQUIRE(some.modules().size() == 1);
+        for (const TrainedModule& module : all.modules()) {
+            if (module.name == name) {
+                const size_t n = some.parameters().size();
+                std::copy_n(all.parameters().begin() + static_cast<std::ptrdiff_t>(module.a), n,
+                            some.parameters().begin());
+                const auto first = gradients.begin() + static_cast<std::ptrdiff_t>(module.a);
+                CHECK(gradients_of(model, some, example) ==
+                      std::vector<float>(first, first + static_cast<std::ptrdiff_t>(n)));
+            }
+        }
+    }
+}
+
+TEST_CASE("examples that do not fit the model are refused") {
+    const TransformerSizes sizes = trained_sizes(false);
+    const OpenedModel model(sizes);
+    const TrainedAdapter adapter(sizes, {.rank = 2});
+    const Backend backend("CPU", 1);
+    TrainingPass pass(backend, model.checkpoint, adapter);
+    const auto refusal = [&](const auto& change) {
+        TrainingExample example = small_example(sizes, true);
+        change(example);
+        const test::CaughtError error = test::error_of([&] { pass.loss(example); });
+        CHECK(error.kind == ErrorKind::bad_argument);
+        return error.message;
+    };
+    CHECK(refusal([](TrainingExample& e) { e.picture.height = 3; }).find("grid of 3 x 3") !=
+          std::string::npos);
+    CHECK(refusal([](TrainingExample& e) {
+              e.references[1].tokens.data.pop_back();
+          }).find("reference") != std::string::npos);
+    CHECK(refusal([](TrainingExample& e) { e.noise.data.clear(); }).find("noise") !=
+          std::string::npos);
+    CHECK(refusal([](TrainingExample& e) { e.time = 1.5f; }).find("time") != std::string::npos);
+    CHECK(refusal([](TrainingExample& e) { e.txt = share({}); }).find("text features") !=
+          std::string::npos);
+}
+
+TEST_CASE("a backend that measures tells what a pass takes") {
+    const TransformerSizes sizes = trained_sizes(false);
+    const OpenedModel model(sizes);
+    const TrainedAdapter adapter(sizes, {.rank = 2});
+    const Backend measuring("CPU", 2, BackendUse::measure);
+    TrainingPass measured(measuring, model.checkpoint, adapter);
+    const Backend backend("CPU", 2);
+    TrainingPass pass(backend, model.checkpoint, adapter);
+    const ExampleShape shape = shape_of(small_example(sizes, true));
+    const uint64_t bytes = pass.compute_memory(shape).host;
+    CHECK(bytes > 100000);
+    CHECK(measured.compute_memory(shape).host == bytes);
+}
+
+}  // namespace
+}  // namespace flux2
