@@ -1,6 +1,9 @@
 // Devices of other machines: flux2-rpc-server processes on this one.
 #include <flux2/flux2.hpp>
+#include "checkpoints/checkpoint.hpp"
 #include "compute/graph.hpp"
+#include "compute/weights.hpp"
+#include "formats/safetensors.hpp"
 #include "rpc/servers.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
@@ -322,6 +325,52 @@ TEST_CASE("several devices draw the pictures that one of them draws") {
         CHECK(run_program(draw("--rpc " + first.address() + " -o x.png --device " + wrong))
                   .exit_code == 2);
     }
+}
+
+TEST_CASE("a server keeps large matrices in its folder and is sent them once") {
+    const TemporaryFolder folder;
+    // 16 MiB; tensors of more than 10 MiB are kept.
+    constexpr int64_t kSide = 2048;
+    std::vector<float> values(kSide * kSide);
+    for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = static_cast<float>(i % 1009) - 504.0f;
+    }
+    constexpr uint64_t kBytes = kSide * kSide * sizeof(float);
+    const auto write = [&](const char* name) {
+        write_safetensors(folder / name,
+                          {{"double_stream_modulation_img.lin.weight", {kSide, kSide}, values},
+                           {"img_in.weight", {kSide, kSide}, values}});
+    };
+    write("x.safetensors");
+    const RemoteServer server("--cache " + (folder / "kept").string());
+    const CountingProxy proxy(server.port());
+    const std::vector<std::string> names = add_servers(proxy.address());
+    REQUIRE(names.size() == 1);
+    const Backend backend(names.front(), 1);
+    const auto bytes_to_load = [&](const char* name) {
+        const Checkpoint checkpoint = Checkpoint::open(folder / name);
+        Weights weights(backend, checkpoint, {{"img_in.weight", {kSide, kSide}}}, {});
+        ggml_tensor* matrix = weights.matrix("img_in.weight");
+        const uint64_t before = proxy.to_server();
+        weights.load();
+        std::vector<float> back(values.size());
+        ggml_backend_tensor_get(matrix, back.data(), 0, kBytes);
+        CHECK(back == values);
+        return proxy.to_server() - before;
+    };
+    CHECK(bytes_to_load("x.safetensors") >= kBytes);
+    size_t n_kept = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder / "kept")) {
+        CHECK(entry.file_size() == kBytes);
+        ++n_kept;
+    }
+    CHECK(n_kept == 1);
+    constexpr uint64_t kLittle = 10'000;
+    CHECK(bytes_to_load("x.safetensors") < kLittle);
+    values[7] += 1;
+    write("y.safetensors");
+    CHECK(bytes_to_load("y.safetensors") >= kBytes);
+    CHECK(bytes_to_load("y.safetensors") < kLittle);
 }
 
 // Answers one greeting with this version and length of names.
