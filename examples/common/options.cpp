@@ -39,8 +39,12 @@ void add_model_options(cxxopts::Options& options) {
         ("taesd-preview-only", "leave the picture itself to the autoencoder")        //
         ("variant", "klein, base, kv or dev, where the file does not tell", text())  //
         ("type", "type of the matrices in memory, such as Q8_0 (default: the file's)",
-         text())                                                                           //
-        ("device", "CPU, CUDA0, ... (see flux2 devices); default: the first GPU", text())  //
+         text())  //
+        ("device",
+         "CPU, CUDA0, ... (see flux2 devices); default: the first GPU. Several with commas: of "
+         "many "
+         "pictures each device draws some",
+         text())  //
         ("rpc",
          "devices RPC0, ... of other machines: HOST:PORT of each flux2-rpc-server, with commas "
          "between them",

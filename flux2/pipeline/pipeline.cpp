@@ -129,7 +129,11 @@ void Pipeline::Impl::leave_lost_devices() {
     std::vector<std::string> lost;
     for (const Backend* backend : loaded_model.devices()) {
         if (backend->device().abilities().is_far) {
-            list_devices();  // asks it, and finds out
+            size_t free = 0;
+            size_t total = 0;
+            // Asks it, and finds out.
+            ggml_backend_dev_memory(ggml_backend_buft_get_device(backend->buffer_type()), &free,
+                                    &total);
         }
         if (backend->device().is_lost()) {
             lost.push_back(backend->name());

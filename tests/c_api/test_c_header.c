@@ -651,6 +651,64 @@ static void memory_is_planned(void) {
     flux2_free(pipeline);
 }
 
+// Weights of the text encoder, the transformer and the decoder.
+static void planned_weights(const flux2_load_options* options, uint64_t weights[3]) {
+    flux2_pipeline* pipeline = NULL;
+    flux2_memory_plan plan = flux2_memory_plan_default();
+    flux2_request request = flux2_request_default();
+    request.width = request.height = 128;
+    EXPECT(flux2_load(model_folder, options, &pipeline) == FLUX2_OK);
+    EXPECT(flux2_plan(pipeline, &request, &plan) == FLUX2_OK && plan.n_stages == 3);
+    for (size_t i = 0; i < 3 && i < plan.n_stages; ++i) {
+        weights[i] = plan.stages[i]->host_weights + plan.stages[i]->mapped;
+    }
+    flux2_memory_plan_free(&plan);
+    flux2_free(pipeline);
+}
+
+static void parts_have_devices_and_types_of_their_own(void) {
+    uint64_t all_f32[3] = {0};
+    flux2_load_options options = cpu_options();
+    planned_weights(&options, all_f32);
+    const char** types[3] = {&options.text_encoder_type, &options.transformer_type,
+                             &options.vae_type};
+    for (size_t part = 0; part < 3; ++part) {
+        uint64_t weights[3] = {0};
+        options = cpu_options();
+        *types[part] = "F16";
+        planned_weights(&options, weights);
+        for (size_t i = 0; i < 3; ++i) {
+            EXPECT(i == part ? weights[i] < all_f32[i] : weights[i] == all_f32[i]);
+        }
+    }
+    const char** devices[3] = {&options.text_encoder_device, &options.transformer_device,
+                               &options.vae_device};
+    flux2_pipeline* pipeline = NULL;
+    for (size_t part = 0; part < 3; ++part) {
+        options = cpu_options();
+        *devices[part] = "CUDA99";
+        EXPECT(flux2_load(model_folder, &options, &pipeline) == FLUX2_BAD_ARGUMENT);
+        EXPECT(last_error_says("CUDA99"));
+    }
+    // The device for all is not asked for when each part has one.
+    options = cpu_options();
+    options.device = "CUDA99";
+    options.text_encoder_device = options.transformer_device = options.vae_device = "CPU";
+    EXPECT(flux2_load(model_folder, &options, &pipeline) == FLUX2_OK);
+    EXPECT(strcmp(flux2_device_name(pipeline), "CPU") == 0);
+    flux2_free(pipeline);
+    options = cpu_options();
+    options.transformer_device = "CPU,CPU";
+    options.split = "2,1";
+    EXPECT(flux2_load(model_folder, &options, &pipeline) == FLUX2_BAD_ARGUMENT);
+    EXPECT(last_error_says("twice"));
+    options.transformer_device = "CPU";
+    EXPECT(flux2_load(model_folder, &options, &pipeline) == FLUX2_BAD_ARGUMENT);
+    EXPECT(last_error_says("2 shares for 1 devices"));
+    options.split = "0";
+    EXPECT(flux2_load(model_folder, &options, &pipeline) == FLUX2_BAD_ARGUMENT);
+}
+
 static void files_are_inspected(void) {
     flux2_file_list transformer, encoder, other;
     char* reason = NULL;
@@ -1013,6 +1071,7 @@ int main(int argc, char** argv) {
     adapters_are_inspected();
     adapters_that_cannot_be_meant_are_refused();
     files_are_found_and_loaded();
+    parts_have_devices_and_types_of_their_own();
     bad_files_and_options_are_refused();
     null_pointers_are_refused();
     null_pointers_of_pictures_are_refused();

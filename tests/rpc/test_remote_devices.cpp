@@ -1,12 +1,16 @@
 // Devices of other machines: flux2-rpc-server processes on this one.
 #include <flux2/flux2.hpp>
+#include "checkpoints/checkpoint.hpp"
 #include "compute/graph.hpp"
+#include "compute/weights.hpp"
+#include "formats/safetensors.hpp"
 #include "rpc/servers.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
 #include <ggml-rpc.h>
+#include <nlohmann/json.hpp>
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,6 +21,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -264,6 +270,107 @@ TEST_CASE("selftest and bench use devices of other machines") {
     CHECK(timed.exit_code == 0);
     CHECK(timed.out.find("device RPC0") != std::string::npos);
     CHECK(timed.out.find("text encoder") != std::string::npos);
+}
+
+TEST_CASE("several devices draw the pictures that one of them draws") {
+    RemoteServer first;
+    RemoteServer second;
+    const TemporaryFolder folder;
+    test::write_file(folder / "prompts", "a red circle\na blue square\na green circle\n");
+    const std::string pictures =
+        test::flux2_path() + " -m " + FLUX2_TINY_MODEL + " --prompt-file " +
+        (folder / "prompts").string() +
+        " -s 5 --batch-count 3 --batch-size 2 -W 64 -H 64 --steps 2 --no-cache --rpc " +
+        first.address() + "," + second.address();
+    const auto drawn = [&](const std::string& name, const std::string& device) {
+        const auto result = run_program(pictures + " --json --device " + device + " -o " +
+                                        (folder / (name + "-%d-{seed}.png")).string());
+        REQUIRE(result.exit_code == 0);
+        std::vector<nlohmann::json> events;
+        std::istringstream lines(result.out);
+        for (std::string line; std::getline(lines, line);) {
+            if (nlohmann::json event = nlohmann::json::parse(line); event["event"] == "picture") {
+                events.push_back(std::move(event));
+            }
+        }
+        REQUIRE(events.size() == 9);
+        return events;
+    };
+    const std::vector<nlohmann::json> one = drawn("one", "RPC0");
+    const std::vector<nlohmann::json> two = drawn("two", "RPC0,rpc1");
+    std::set<std::string> used;
+    for (size_t i = 0; i < one.size(); ++i) {
+        const std::string seed = std::to_string(5 + i % 3);
+        const auto name_of = [&](const char* run) {
+            return (folder / (std::string(run) + "-" + std::to_string(i + 1) + "-" + seed + ".png"))
+                .string();
+        };
+        CHECK(one[i]["file"] == name_of("one"));
+        CHECK(two[i]["file"] == name_of("two"));
+        CHECK(load_image(name_of("one")).rgb == load_image(name_of("two")).rgb);
+        for (const char* key : {"prompt", "seed", "model", "sigmas", "parts", "type"}) {
+            CHECK(one[i][key] == two[i][key]);
+        }
+        used.insert(two[i]["device"].get<std::string>());
+    }
+    CHECK(used == std::set<std::string>{"RPC0", "RPC1"});
+
+    second.kill();
+    const auto lost =
+        run_program(pictures + " --device RPC0,RPC1 -o " + (folder / "x.png").string());
+    CHECK(lost.exit_code == 5);
+    for (const char* wrong : {"RPC0,RPC0", "CPU,", "CPU,CUDA9", "CPU,RPC0 --device-diffusion CPU",
+                              "CPU,RPC0 --split auto"}) {
+        INFO(wrong);
+        CHECK(run_program(draw("--rpc " + first.address() + " -o x.png --device " + wrong))
+                  .exit_code == 2);
+    }
+}
+
+TEST_CASE("a server keeps large matrices in its folder and is sent them once") {
+    const TemporaryFolder folder;
+    // 16 MiB; tensors of more than 10 MiB are kept.
+    constexpr int64_t kSide = 2048;
+    std::vector<float> values(kSide * kSide);
+    for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = static_cast<float>(i % 1009) - 504.0f;
+    }
+    constexpr uint64_t kBytes = kSide * kSide * sizeof(float);
+    const auto write = [&](const char* name) {
+        write_safetensors(folder / name,
+                          {{"double_stream_modulation_img.lin.weight", {kSide, kSide}, values},
+                           {"img_in.weight", {kSide, kSide}, values}});
+    };
+    write("x.safetensors");
+    const RemoteServer server("--cache " + (folder / "kept").string());
+    const CountingProxy proxy(server.port());
+    const std::vector<std::string> names = add_servers(proxy.address());
+    REQUIRE(names.size() == 1);
+    const Backend backend(names.front(), 1);
+    const auto bytes_to_load = [&](const char* name) {
+        const Checkpoint checkpoint = Checkpoint::open(folder / name);
+        Weights weights(backend, checkpoint, {{"img_in.weight", {kSide, kSide}}}, {});
+        ggml_tensor* matrix = weights.matrix("img_in.weight");
+        const uint64_t before = proxy.to_server();
+        weights.load();
+        std::vector<float> back(values.size());
+        ggml_backend_tensor_get(matrix, back.data(), 0, kBytes);
+        CHECK(back == values);
+        return proxy.to_server() - before;
+    };
+    CHECK(bytes_to_load("x.safetensors") >= kBytes);
+    size_t n_kept = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder / "kept")) {
+        CHECK(entry.file_size() == kBytes);
+        ++n_kept;
+    }
+    CHECK(n_kept == 1);
+    constexpr uint64_t kLittle = 10'000;
+    CHECK(bytes_to_load("x.safetensors") < kLittle);
+    values[7] += 1;
+    write("y.safetensors");
+    CHECK(bytes_to_load("y.safetensors") >= kBytes);
+    CHECK(bytes_to_load("y.safetensors") < kLittle);
 }
 
 // Answers one greeting with this version and length of names.

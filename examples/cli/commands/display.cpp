@@ -55,6 +55,7 @@ void Display::event(const nlohmann::json& event) const {
 }
 
 void Display::step(const Step& step, const std::string& count) {
+    const std::lock_guard lock(mutex_);
     const auto now = Clock::now();
     if (step.stage != stage_ || step.what != what_ || stage_start_ == Clock::time_point()) {
         stage_ = step.stage;
@@ -92,6 +93,7 @@ void Display::plain_step(const Step& step, double seconds) {
 
 void Display::picture(const std::filesystem::path& file, const Result& result,
                       const nlohmann::json& facts) {
+    const std::lock_guard lock(mutex_);
     bar_.clear();
     stage_start_ = {};
     if (style_ == OutputStyle::json) {
@@ -124,6 +126,7 @@ void Display::picture(const std::filesystem::path& file, const Result& result,
 }
 
 void Display::message(LogLevel level, const std::string& line) {
+    const std::lock_guard lock(mutex_);
     if (level == LogLevel::debug || (level == LogLevel::info && !verbose_) ||
         (level == LogLevel::warning && !warned_.insert(line).second)) {
         return;
@@ -132,6 +135,7 @@ void Display::message(LogLevel level, const std::string& line) {
 }
 
 void Display::note(const std::string& line) {
+    const std::lock_guard lock(mutex_);
     tell(LogLevel::info, line);
 }
 
@@ -149,6 +153,7 @@ void Display::tell(LogLevel level, const std::string& line) {
 }
 
 void Display::error(int code, const std::string& line) {
+    const std::lock_guard lock(mutex_);
     bar_.clear();
     if (style_ == OutputStyle::json) {
         event({{"event", "error"}, {"code", code}, {"text", line}});

@@ -10,11 +10,13 @@
 
 #include <chrono>
 #include <filesystem>
+#include <mutex>
 #include <set>
 #include <string>
 
 namespace flux2::cli {
 
+// Any thread may call it.
 class Display {
   public:
     Display(OutputStyle style, bool verbose);
@@ -37,6 +39,7 @@ class Display {
     void event(const nlohmann::json& event) const;
     void plain_step(const Step& step, double seconds);
 
+    std::mutex mutex_;
     OutputStyle style_;
     bool verbose_;
     TerminalLine bar_;

@@ -1,11 +1,15 @@
 #include "commands/generate.hpp"
 
+#include <flux2/device.hpp>
 #include "base/check.hpp"
+#include "base/comma_list.hpp"
 #include "base/file.hpp"
+#include "base/letter_case.hpp"
 #include "base/log.hpp"
 #include "base/parse_arguments.hpp"
 #include "base/system.hpp"
 #include "base/utf8.hpp"
+#include "commands/ordered_work.hpp"
 #include "commands/session.hpp"
 #include "common/cancel.hpp"
 #include "common/lora_tags.hpp"
@@ -18,6 +22,7 @@
 #include <iostream>
 #include <new>
 #include <random>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -134,6 +139,29 @@ void save_preview(const fs::path& file, const Image& preview) {
     } catch (const Error& error) {
         log(LogLevel::warning, concat("the preview is not written: ", error.what()));
     }
+}
+
+// The devices that draw side by side; one, unless the options name several.
+std::vector<std::string> devices_of(const LoadOptions& load) {
+    const std::vector<std::string> devices = split_list(load.device);
+    if (devices.size() == 1) {
+        return devices;
+    }
+    check(load.transformer.device.empty() && load.split.empty(), ErrorKind::bad_argument,
+          "--device ", load.device,
+          " draws a picture on each of these devices; leave out --device-diffusion and --split, or "
+          "name one device");
+    std::set<std::string> known, named;
+    for (const DeviceInfo& device : list_devices()) {
+        known.insert(to_lower(device.name));
+    }
+    for (const std::string& device : devices) {
+        check(known.contains(to_lower(device)), ErrorKind::bad_argument, "--device ", load.device,
+              " names '", device, "', and there is no such device; flux2 devices lists them");
+        check(named.insert(to_lower(device)).second, ErrorKind::bad_argument, "--device ",
+              load.device, " names ", device, " twice; name each once");
+    }
+    return devices;
 }
 
 std::string joined(const std::vector<std::string>& items) {
@@ -255,81 +283,115 @@ void tell_first_number(const OutputNames& names, Display& display) {
 PictureMaker::PictureMaker(const GenerateOptions& o, OutputNames names, Display& display)
     : names_(std::move(names)),
       display_(display),
+      devices_(devices_of(o.model.load)),
       files_(choose_files(o.model, display.quiet())),
-      pipeline_(Pipeline::load(files_, o.model.load)),
-      hashes_(files_, o.model.load.cache_folder) {}
+      hashes_(files_, o.model.load.cache_folder) {
+    open_workers(o, 1);
+}
+
+void PictureMaker::open_workers(const GenerateOptions& o, size_t n_batches) {
+    while (workers_.size() < std::min(devices_.size(), n_batches)) {
+        LoadOptions load = o.model.load;
+        load.device = devices_[workers_.size()];
+        workers_.push_back({.options = {},
+                            .pipeline = Pipeline::load(files_, load),
+                            .request = {},
+                            .prompt = {},
+                            .n_encoded = 0});
+    }
+}
+
+std::vector<PictureMaker::Batch> PictureMaker::make_batches(const GenerateOptions& o,
+                                                            size_t n_prompts) {
+    const int n_pictures = static_cast<int>(n_prompts) * o.batch_count;
+    std::vector<Batch> batches;
+    int number = 0;
+    for (size_t i = 0; i < n_prompts; ++i) {
+        const uint64_t first_seed = o.request.seed.value_or(std::random_device{}() & 0x7fffffffu);
+        for (int b = 0; b < o.batch_count; b += o.batch_size) {
+            const int n = std::min(o.batch_size, o.batch_count - b);
+            const std::string range = n > 1 ? concat("-", number + n) : "";
+            batches.push_back({i, first_seed + static_cast<uint64_t>(b), n,
+                               n_pictures > 1 ? concat(number + 1, range, "/", n_pictures) : ""});
+            number += n;
+        }
+    }
+    return batches;
+}
 
 std::vector<fs::path> PictureMaker::draw(const GenerateOptions& o, Request request,
                                          const std::vector<AdaptedPrompt>& prompts) {
     request.cancel = &cancel_requested;
-    const int n_pictures = static_cast<int>(prompts.size()) * o.batch_count;
+    const std::vector<Batch> batches = make_batches(o, prompts.size());
+    open_workers(o, batches.size());
+    for (Worker& worker : workers_) {
+        worker.request = request;
+        worker.prompt.reset();
+        worker.n_encoded = 0;
+    }
     std::vector<fs::path> files;
-    int number = 0;
-    size_t n_encoded = 0;
-    for (size_t i = 0; i < prompts.size(); ++i) {
-        apply_prompt(prompts[i], o, request);
-        const GenerateOptions used = with_references_of(prompts[i], o);
-        for (const Adapter& adapter : request.adapters) {
-            hashes_.add(adapter.file);
-        }
-        if (prompts.size() > 1 && i == n_encoded) {
-            n_encoded += encode_ahead(request, std::span(prompts).subspan(i));
-        }
-        request.prompt = prompts[i].text;
-        const uint64_t first_seed = o.request.seed.value_or(std::random_device{}() & 0x7fffffffu);
-        for (int b = 0; b < o.batch_count; b += o.batch_size) {
-            request.seed = first_seed + static_cast<uint64_t>(b);
-            const int n = std::min(o.batch_size, o.batch_count - b);
-            const std::string range = n > 1 ? concat("-", number + n) : "";
-            const std::string count =
-                n_pictures > 1 ? concat(number + 1, range, "/", n_pictures) : "";
-            const std::vector<fs::path> drawn = draw_batch(used, request, n, count);
-            files.insert(files.end(), drawn.begin(), drawn.end());
-            number += n;
-        }
-    }
-    return files;
-}
-
-// Encodes the first prompts that have the same adapters and references, and returns how many these
-// are.
-size_t PictureMaker::encode_ahead(const Request& request, std::span<const AdaptedPrompt> prompts) {
-    std::vector<std::string> texts;
-    for (const AdaptedPrompt& prompt : prompts) {
-        if (texts.size() == kPromptsAhead || !encoded_alike(prompt, prompts.front())) {
-            break;
-        }
-        texts.push_back(prompt.text);
-    }
-    pipeline_.encode_prompts(request, texts, [&](const Step& step) {
-        display_.step(step, "");
-        return true;
+    OrderedWork work(batches.size(), std::min(workers_.size(), batches.size()));
+    work.run([&](size_t w, size_t i) {
+        Worker& worker = workers_[w];
+        const Batch& batch = batches[i];
+        // Steps are shown of the picture that is written next.
+        const auto show = [&](const Step& step, const std::string& count) {
+            if (work.is_next(i)) {
+                display_.step(step, count);
+                if (step.preview != nullptr && !o.preview.empty()) {
+                    save_preview(o.preview, *step.preview);
+                }
+            }
+            return !work.is_useless(i);
+        };
+        take_prompt(worker, o, prompts, batch.prompt,
+                    [&](const Step& step) { return show(step, ""); });
+        worker.options.model.load.device = devices_[w];
+        worker.request.seed = batch.seed;
+        const auto keep_picture = [&](Result result) {
+            Request made = worker.request;
+            made.seed = result.seed;
+            const nlohmann::json facts =
+                picture_facts(worker.options, files_, hashes_, worker.pipeline, made, result);
+            work.hand_over(
+                i, [this, &files, options = worker.options, facts, kept = std::move(result)] {
+                    files.push_back(keep(options, kept, facts));
+                });
+        };
+        worker.pipeline.generate_several(worker.request, batch.n, keep_picture,
+                                         [&](const Step& step) { return show(step, batch.count); });
     });
-    return texts.size();
-}
-
-std::vector<fs::path> PictureMaker::draw_batch(const GenerateOptions& o, const Request& request,
-                                               int n, const std::string& count) {
-    const auto show = [&](const Step& step) {
-        display_.step(step, count);
-        if (step.preview != nullptr && !o.preview.empty()) {
-            save_preview(o.preview, *step.preview);
-        }
-        return true;
-    };
-    std::vector<fs::path> files;
-    const auto keep_picture = [&](const Result& result) {
-        Request made = request;
-        made.seed = result.seed;
-        files.push_back(keep(o, made, result));
-    };
-    pipeline_.generate_several(request, n, keep_picture, show);
     return files;
 }
 
-fs::path PictureMaker::keep(const GenerateOptions& o, const Request& request,
-                            const Result& result) {
-    const nlohmann::json facts = picture_facts(o, files_, hashes_, pipeline_, request, result);
+// Makes the worker's request one for this prompt. Encodes it, and with it the next prompts that
+// have the same adapters and references, when there are several.
+void PictureMaker::take_prompt(Worker& worker, const GenerateOptions& o,
+                               const std::vector<AdaptedPrompt>& prompts, size_t i,
+                               const Shows& show) {
+    if (worker.prompt == i) {
+        return;
+    }
+    apply_prompt(prompts[i], o, worker.request);
+    worker.options = with_references_of(prompts[i], o);
+    for (const Adapter& adapter : worker.request.adapters) {
+        hashes_.add(adapter.file);
+    }
+    if (prompts.size() > 1 && i >= worker.n_encoded) {
+        std::vector<std::string> texts;
+        while (texts.size() < kPromptsAhead && i + texts.size() < prompts.size() &&
+               encoded_alike(prompts[i + texts.size()], prompts[i])) {
+            texts.push_back(prompts[i + texts.size()].text);
+        }
+        worker.pipeline.encode_prompts(worker.request, texts, show);
+        worker.n_encoded = i + texts.size();
+    }
+    worker.request.prompt = prompts[i].text;
+    worker.prompt = i;
+}
+
+fs::path PictureMaker::keep(const GenerateOptions& o, const Result& result,
+                            const nlohmann::json& facts) {
     for (const std::string& line : other_model_files(o, facts)) {
         display_.message(LogLevel::warning, line);
     }

@@ -2,6 +2,7 @@
 
 #include <flux2/flux2.hpp>
 #include <flux2/log.hpp>
+#include "base/check.hpp"
 #include "base/parse_arguments.hpp"
 #include "commands/generate.hpp"
 #include "common/model_choice.hpp"
@@ -136,6 +137,8 @@ int plan(int argc, char** argv) {
             std::cerr << "flux2: " << in_options(line) << std::endl;
         });
     }
+    check(o.model.load.device.find(',') == std::string::npos, ErrorKind::bad_argument,
+          "a plan is for one device, not for --device ", o.model.load.device, "; name one of them");
     Request request = make_request(o);
     const AdaptedPrompt prompt = resolve_tags({o.prompt.value_or("")}, o).front();
     apply_prompt(prompt, o, request);
