@@ -386,6 +386,14 @@ Graph* Transformer::graph() const {
     return built_ ? &built_->parts.front()->graph : nullptr;
 }
 
+std::vector<Graph*> Transformer::graphs() const {
+    std::vector<Graph*> graphs;
+    for (size_t i = 0; built_ && i < built_->parts.size(); ++i) {
+        graphs.push_back(&built_->parts[i]->graph);
+    }
+    return graphs;
+}
+
 std::vector<BlockRange> Transformer::block_ranges() const {
     std::vector<BlockRange> ranges;
     for (size_t i = 0; i < sections_.size(); ++i) {

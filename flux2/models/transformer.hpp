@@ -92,6 +92,8 @@ class Transformer {
     // The current graph, of the first device when there are several, for looking at its operations
     // or computing it once more; null before the first call.
     Graph* graph() const;
+    // Of all devices, in the order of block_ranges.
+    std::vector<Graph*> graphs() const;
 
   private:
     struct Section;     // the blocks on one device

@@ -150,12 +150,16 @@ std::string in_words(const Speed& speed) {
 MachineSpeed::MachineSpeed(const Model& model, const LoadOptions& options, const TensorCache& cache)
     : model_(model), options_(options), cache_(cache), backends_(options) {}
 
-Backend& MachineSpeed::backend(Part part, Placement placement) {
+Backend& MachineSpeed::backend(Part part, Placement placement, const std::string& device) {
+    for (Backend* started : backends_.all()) {
+        if (started->name() == device) {
+            return *started;
+        }
+    }
     return placement == Placement::cpu ? backends_.cpu() : backends_.of(part);
 }
 
-std::string MachineSpeed::key_of(Part part, Placement placement) {
-    const Backend& used = backend(part, placement);
+std::string MachineSpeed::key_of(Part part, Placement placement, const Backend& used) const {
     return concat("speed by flux2 ", version(), "\n",
                   identity(checkpoint_of(model_, part).source()), "part ", to_string(part), "\non ",
                   used.name(), " ", used.description(), "\nthreads ", used.n_threads(),
@@ -225,10 +229,10 @@ Speeds MachineSpeed::speeds_up_to(Subject& subject, Timed timed, int64_t size) {
     return speeds;
 }
 
-NetworkSpeeds MachineSpeed::of(Part part, Placement placement, int64_t size,
-                               const std::function<void()>& before_measuring) {
-    Backend& used = backend(part, placement);
-    Subject subject{part, used, key_of(part, placement),
+NetworkSpeeds MachineSpeed::of(Part part, Placement placement, const std::string& device,
+                               int64_t size, const std::function<void()>& before_measuring) {
+    Backend& used = backend(part, placement, device);
+    Subject subject{part, used, key_of(part, placement, used),
                     [&] {
                         if (before_measuring) {
                             before_measuring();

@@ -43,7 +43,8 @@ class MachineSpeed {
     // What is known about a part at sizes up to this one. Only what is neither in memory nor in
     // the cache is measured; `before_measuring` is called before anything is allocated for that.
     // Larger sizes are left out where they would take long. Empty where memory does not suffice.
-    NetworkSpeeds of(Part part, Placement placement, int64_t size,
+    // `device` is one of several that the transformer has; empty: the part's.
+    NetworkSpeeds of(Part part, Placement placement, const std::string& device, int64_t size,
                      const std::function<void()>& before_measuring = {});
 
     // How many computations have been timed so far.
@@ -60,8 +61,8 @@ class MachineSpeed {
         std::optional<NetworkPiece> piece;
     };
 
-    Backend& backend(Part part, Placement placement);
-    std::string key_of(Part part, Placement placement);
+    Backend& backend(Part part, Placement placement, const std::string& device);
+    std::string key_of(Part part, Placement placement, const Backend& used) const;
     std::optional<Speed> find(const std::string& key, int64_t size) const;
     Speed speed_at(Subject& subject, Timed timed, int64_t size);
     Speeds speeds_up_to(Subject& subject, Timed timed, int64_t size);

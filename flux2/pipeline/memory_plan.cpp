@@ -225,7 +225,7 @@ MemoryPlanner::Work MemoryPlanner::measure_text_encoder(const Job& job, Placemen
         encoder.compute_memory(),
         static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes +
             encoder.weight_memory().loading,
-        {{job.text_length, amounts_of(encoder.graph()->nodes())}},
+        {{job.text_length, {{"", amounts_of(encoder.graph()->nodes())}}}},
         {},
         {}};
 }
@@ -262,12 +262,13 @@ MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement
         }
         raise(devices, now);
         const int64_t n_ref = mode == ReferenceMode::cached ? 0 : shape.n_ref;
-        costs.push_back(
-            {(shape.n_txt + shape.n_img + n_ref) * computed.n_pictures * computed.n_texts,
-             amounts_of(transformer.graph()->nodes())});
-    }
-    if (shares.size() > 1) {
-        costs.clear();  // devices of different speed
+        GraphCost cost;
+        cost.size = (shape.n_txt + shape.n_img + n_ref) * computed.n_pictures * computed.n_texts;
+        for (size_t i = 0; i < shares.size(); ++i) {
+            cost.work.push_back({shares.size() > 1 ? shares[i].backend->name() : "",
+                                 amounts_of(transformer.graphs()[i]->nodes())});
+        }
+        costs.push_back(std::move(cost));
     }
     std::vector<BlockPlace> blocks;
     for (const BlockRange& range : transformer.block_ranges()) {
@@ -313,7 +314,7 @@ MemoryPlanner::Work MemoryPlanner::measure_encode(const Job& job, Part part, Pla
         network->reserve_encode(image.width, image.height);
         graph = larger(graph, network->compute_memory());
         costs.push_back(
-            {int64_t{image.width} * image.height, amounts_of(network->graph()->nodes())});
+            {int64_t{image.width} * image.height, {{"", amounts_of(network->graph()->nodes())}}});
         pixels = std::max(pixels, costs.back().size);
     }
     return {part,
@@ -337,7 +338,7 @@ MemoryPlanner::Work MemoryPlanner::measure_decode(const Job& job, Part part, Pla
             network->weight_memory(),
             network->compute_memory(),
             static_cast<uint64_t>(pixels * kPixelBytes),
-            {{pixels, amounts_of(network->graph()->nodes())}},
+            {{pixels, {{"", amounts_of(network->graph()->nodes())}}}},
             {},
             {}};
 }
@@ -490,8 +491,11 @@ StageComputations MemoryPlanner::computations(const Job& job, const MemoryChoice
                 main ? times_of(job, stage.stage, work.graphs.size())
                      : std::vector<double>(work.graphs.size(), job.steps * job.n_pictures);
             for (size_t i = 0; i < work.graphs.size(); ++i) {
-                computations.push_back({work.part, choice.placement[static_cast<size_t>(work.part)],
-                                        work.graphs[i].size, work.graphs[i].work, times[i]});
+                for (const DeviceWork& on_device : work.graphs[i].work) {
+                    computations.push_back(
+                        {work.part, choice.placement[static_cast<size_t>(work.part)],
+                         on_device.device, work.graphs[i].size, on_device.work, times[i]});
+                }
             }
         }
     }

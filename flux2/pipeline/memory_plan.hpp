@@ -73,10 +73,14 @@ class MemoryPlanner {
     size_t n_measured() const { return n_measured_; }
 
   private:
-    // One of the graphs of a part in a stage.
+    struct DeviceWork {
+        std::string device;  // one of several; empty: the part's
+        WorkAmounts work = {};
+    };
+    // One of the graphs of a part in a stage; with several devices theirs together.
     struct GraphCost {
         int64_t size = 0;  // tokens, or pixels of autoencoders
-        WorkAmounts work = {};
+        std::vector<DeviceWork> work;
     };
     // A part that computes in a stage.
     struct Work {
@@ -84,8 +88,8 @@ class MemoryPlanner {
         std::vector<DevicePeak> devices;  // where it computes, without the CPU
         WeightMemory weights;
         MemoryUse graph;
-        uint64_t passing = 0;           // temporary host memory of the stage
-        std::vector<GraphCost> graphs;  // none for a split transformer
+        uint64_t passing = 0;  // temporary host memory of the stage
+        std::vector<GraphCost> graphs;
         std::vector<BlockPlace> blocks;
         std::vector<StepTraffic> traffic;
     };

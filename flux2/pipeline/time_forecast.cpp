@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
-#include <utility>
+#include <string>
+#include <tuple>
 
 namespace flux2 {
 namespace {
@@ -46,16 +47,18 @@ double forecast_seconds(const WorkAmounts& work, int64_t size, const NetworkSpee
 
 void forecast(MemoryPlan& plan, const StageComputations& stages, MachineSpeed& machine,
               const std::function<void()>& before_measuring) {
-    std::map<std::pair<Part, Placement>, int64_t> largest;
+    using Network = std::tuple<Part, Placement, std::string>;
+    std::map<Network, int64_t> largest;
     for (const auto& stage : stages) {
         for (const Computation& c : stage) {
-            int64_t& size = largest[{c.part, c.placement}];
+            int64_t& size = largest[{c.part, c.placement, c.device}];
             size = std::max(size, c.size);
         }
     }
-    std::map<std::pair<Part, Placement>, NetworkSpeeds> speeds;
+    std::map<Network, NetworkSpeeds> speeds;
     for (const auto& [network, size] : largest) {
-        speeds[network] = machine.of(network.first, network.second, size, before_measuring);
+        const auto& [part, placement, device] = network;
+        speeds[network] = machine.of(part, placement, device, size, before_measuring);
     }
     bool all_known = true;
     plan.seconds = 0;
@@ -63,7 +66,7 @@ void forecast(MemoryPlan& plan, const StageComputations& stages, MachineSpeed& m
         double seconds = 0;
         bool known = !stages[i].empty();
         for (const Computation& c : stages[i]) {
-            const NetworkSpeeds& of_part = speeds.at({c.part, c.placement});
+            const NetworkSpeeds& of_part = speeds.at({c.part, c.placement, c.device});
             known = known && !of_part.network.empty();
             seconds += c.times * forecast_seconds(c.work, c.size, of_part);
         }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace flux2 {
@@ -17,7 +18,8 @@ namespace flux2 {
 struct Computation {
     Part part = Part::transformer;
     Placement placement = Placement::device;
-    int64_t size = 0;  // tokens, or pixels of autoencoders
+    std::string device = {};  // one of several of the part; empty: the part's
+    int64_t size = 0;         // tokens, or pixels of autoencoders
     WorkAmounts work = {};
     double times = 1;
 };

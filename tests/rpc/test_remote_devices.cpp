@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -236,6 +237,34 @@ TEST_CASE("parts on two devices of one server draw a picture, and another from i
         request.init = InitImage{expected};
     }
     CHECK(remote.device() == names[0]);
+}
+
+TEST_CASE("the time of a split transformer is that of its blocks on each device") {
+    const RemoteServer first, second;
+    const std::vector<std::string> names = add_servers(first.address() + "," + second.address());
+    REQUIRE(names.size() == 2);
+    Request request;
+    request.prompt = "x";
+    request.width = request.height = 256;
+    const auto seconds_on = [&](const std::string& devices, const std::string& split) {
+        LoadOptions options;
+        options.device = "CPU";
+        options.transformer.device = devices;
+        options.split = split;
+        Pipeline pipeline = Pipeline::load(find_model(FLUX2_TINY_MODEL).files, options);
+        const MemoryPlan plan = pipeline.plan(request);
+        CHECK(plan.seconds > 0);
+        const auto transformer =
+            std::find_if(plan.stages.begin(), plan.stages.end(),
+                         [](const StageMemory& stage) { return stage.stage == "transformer"; });
+        REQUIRE(transformer != plan.stages.end());
+        return transformer->seconds;
+    };
+    // Both servers have a thread of the same machine, on which other programs run too.
+    const double alone = seconds_on(names[0], "");
+    const double shared = seconds_on(names[0] + "," + names[1], "1,1");
+    CHECK(shared > alone / 3);
+    CHECK(shared < alone * 3);
 }
 
 TEST_CASE("a computation there ends when it is computed, not when it is sent") {
