@@ -2,6 +2,7 @@
 #include "compute/cpu/amx_linear.hpp"
 #include "compute/cpu/amx_tiles.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
+#include "compute/cpu/repacked.hpp"
 #include "compute/plain/token_nodes.hpp"
 
 #include <doctest/doctest.h>
@@ -10,6 +11,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <string>
 #include <vector>
 
 using namespace flux2;
@@ -56,7 +58,6 @@ void check_amx(const AmxCase& c, int n_threads) {
     REQUIRE(cpu::suits_amx(w));
     const TensorBuffer buffer = backend.allocate(std::array{w}, backend.cpu_buffer_type(), "w");
     const FileMatrix matrix(c, w);
-    cpu::mark_amx(w);
     cpu::repack_amx(matrix.rows, w);
     Graph g(backend, 16);
     // Rows with gaps between them, as in a joint projection.
@@ -118,5 +119,21 @@ TEST_CASE("matrices that do not divide into AMX tiles are left to others") {
     CHECK(!cpu::suits_amx(ggml_new_tensor_2d(context.get(), GGML_TYPE_BF16, 48, 64)));
     ggml_tensor* odd = ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, 64, 40);
     CHECK(!cpu::suits_amx(odd));
-    CHECK(!cpu::is_repacked_amx(odd));
+    CHECK(!cpu::is_repacked(odd));
+    int of_others = 0;
+    odd->extra = &of_others;  // as ggml's own repacking sets it
+    CHECK(!cpu::is_repacked(odd));
+}
+
+TEST_CASE("a marked matrix is known as repacked, and in which layout") {
+    const ggml_context_ptr context(ggml_init(
+        {.mem_size = 2 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+    ggml_tensor* w = ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, 64, 64);
+    CHECK(cpu::suits_repacking(w) == (cpu::has_amx() || cpu::has_matrix_tiles()));
+    CHECK(!cpu::is_repacked(w));
+    if (cpu::suits_repacking(w)) {
+        cpu::mark_repacked(w);
+        CHECK(cpu::is_repacked(w));
+        CHECK(std::string(cpu::layout_name(w)) == (cpu::has_amx() ? "AMX tiles" : "Q8_0 tiles"));
+    }
 }

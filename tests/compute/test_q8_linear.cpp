@@ -1,6 +1,7 @@
 #include "base/random.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
 #include "compute/cpu/q8_linear.hpp"
+#include "compute/cpu/repacked.hpp"
 #include "compute/plain/token_nodes.hpp"
 
 #include <doctest/doctest.h>
@@ -56,7 +57,6 @@ std::vector<float> compute(const Case& c, const std::vector<float>& weights,
     const TensorBuffer buffer = backend.allocate(std::array{w}, backend.cpu_buffer_type(), "w");
     std::vector<std::byte> blocks(ggml_nbytes(w));
     ggml_quantize_chunk(GGML_TYPE_Q8_0, weights.data(), blocks.data(), 0, c.out, c.in, nullptr);
-    cpu::mark_q8(w);
     cpu::repack_q8(blocks, w);
     Graph g(backend, 16);
     // Rows with gaps between them, as in a joint projection.
@@ -139,5 +139,5 @@ TEST_CASE("other types and sizes are left to ggml") {
     CHECK(!cpu::suits_q8_tiles(ggml_new_tensor_2d(context.get(), GGML_TYPE_Q4_0, 64, 64)));
     ggml_tensor* odd = ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, 64, 12);
     CHECK(!cpu::suits_q8_tiles(odd));
-    CHECK(!cpu::is_repacked_q8(odd));
+    CHECK(!cpu::is_repacked(odd));
 }

@@ -17,7 +17,6 @@ namespace {
 constexpr int64_t kPairRows = 2 * kAmxRows;        // of a product
 constexpr int64_t kPairColumns = 2 * kAmxColumns;  // of a product
 constexpr int64_t kQ8Block = 32 + 2;               // bytes: a scale in F16, then the values
-char repacked_mark;                                // what `extra` of such a matrix points to
 
 // Where value i of column j lies in a tile on the right.
 int64_t place_of(int64_t i, int64_t j) {
@@ -132,14 +131,6 @@ bool suits_amx(const ggml_tensor* matrix) {
     return has_amx() && (matrix->type == GGML_TYPE_Q8_0 || matrix->type == GGML_TYPE_BF16) &&
            ggml_is_matrix(matrix) && matrix->ne[0] % kAmxInner == 0 &&
            matrix->ne[1] % kPairColumns == 0;
-}
-
-void mark_amx(ggml_tensor* matrix) {
-    matrix->extra = &repacked_mark;
-}
-
-bool is_repacked_amx(const ggml_tensor* matrix) {
-    return matrix->extra == &repacked_mark;
 }
 
 void repack_amx(std::span<const std::byte> rows, ggml_tensor* matrix) {

@@ -17,9 +17,6 @@ bool suits_amx(const ggml_tensor* matrix);
 // Writes rows, as files have them, into the memory of such a matrix in its new layout. From here on
 // only linear_amx can read it.
 void repack_amx(std::span<const std::byte> rows, ggml_tensor* matrix);
-// Says so ahead, for matrices that have no memory yet.
-void mark_amx(ggml_tensor* matrix);
-bool is_repacked_amx(const ggml_tensor* matrix);
 
 // w [in, out], x [in, n] in F32, whose rows may lie apart -> [out, n] in F32.
 ggml_tensor* linear_amx(Graph& g, ggml_tensor* w, ggml_tensor* x);

@@ -16,7 +16,6 @@ namespace flux2::cpu {
 namespace {
 
 constexpr int64_t kBlockBytes = kQ8Values + 2;  // of Q8_0: a scale in F16, then the values
-char repacked_mark;                             // what `extra` of such a matrix points to
 
 // Where value i of row or column j lies in a block of a tile or panel.
 int64_t place_of(int64_t i, int64_t j) {
@@ -143,14 +142,6 @@ const OwnOperation kMakeTiles = {"cpu tiles", make_tiles};
 bool suits_q8_tiles(const ggml_tensor* matrix) {
     return has_matrix_tiles() && matrix->type == GGML_TYPE_Q8_0 && ggml_is_matrix(matrix) &&
            matrix->ne[1] % kQ8Columns == 0;
-}
-
-void mark_q8(ggml_tensor* matrix) {
-    matrix->extra = &repacked_mark;
-}
-
-bool is_repacked_q8(const ggml_tensor* matrix) {
-    return matrix->extra == &repacked_mark;
 }
 
 void repack_q8(std::span<const std::byte> blocks, ggml_tensor* matrix) {

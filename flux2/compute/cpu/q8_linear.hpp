@@ -17,9 +17,6 @@ bool suits_q8_tiles(const ggml_tensor* matrix);
 // Writes rows of Q8_0 blocks, as files have them, into the memory of such a matrix in its new
 // layout. From here on only linear_q8 can read it.
 void repack_q8(std::span<const std::byte> blocks, ggml_tensor* matrix);
-// Says so ahead, for matrices that have no memory yet.
-void mark_q8(ggml_tensor* matrix);
-bool is_repacked_q8(const ggml_tensor* matrix);
 
 // w [in, out], x [in, n] in F32, whose rows may lie apart -> [out, n] in F32. Values of x are
 // rounded to 8 bits, a scale for every 32 of them, as ggml does.

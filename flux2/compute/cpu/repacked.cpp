@@ -3,38 +3,60 @@
 #include "compute/cpu/amx_linear.hpp"
 #include "compute/cpu/q8_linear.hpp"
 
+#include <algorithm>
+#include <array>
+
 namespace flux2::cpu {
+namespace {
+
+struct Layout {
+    const char* name;
+    bool (*suits)(const ggml_tensor* matrix);
+    void (*repack)(std::span<const std::byte> rows, ggml_tensor* matrix);
+    ggml_tensor* (*linear)(Graph& g, ggml_tensor* w, ggml_tensor* x);
+};
+
+// `extra` of a repacked matrix points to its layout. The first that suits is taken.
+const std::array kLayouts = {Layout{"AMX tiles", suits_amx, repack_amx, linear_amx},
+                             Layout{"Q8_0 tiles", suits_q8_tiles, repack_q8, linear_q8}};
+
+// Null when it has none of them.
+const Layout* layout_of(const ggml_tensor* matrix) {
+    const auto found = std::find_if(kLayouts.begin(), kLayouts.end(),
+                                    [&](const Layout& layout) { return &layout == matrix->extra; });
+    return found == kLayouts.end() ? nullptr : &*found;
+}
+
+const Layout* find_suitable(const ggml_tensor* matrix) {
+    const auto found = std::find_if(kLayouts.begin(), kLayouts.end(),
+                                    [&](const Layout& layout) { return layout.suits(matrix); });
+    return found == kLayouts.end() ? nullptr : &*found;
+}
+
+}  // namespace
 
 bool suits_repacking(const ggml_tensor* matrix) {
-    return suits_q8_tiles(matrix) || suits_amx(matrix);
+    return find_suitable(matrix) != nullptr;
 }
 
 void mark_repacked(ggml_tensor* matrix) {
-    if (suits_amx(matrix)) {
-        mark_amx(matrix);
-    } else {
-        mark_q8(matrix);
-    }
+    matrix->extra = const_cast<Layout*>(find_suitable(matrix));  // only compared and read
 }
 
 bool is_repacked(const ggml_tensor* matrix) {
-    return is_repacked_q8(matrix) || is_repacked_amx(matrix);
+    return layout_of(matrix) != nullptr;
 }
 
 const char* layout_name(const ggml_tensor* matrix) {
-    return is_repacked_amx(matrix) ? "AMX tiles" : "Q8_0 tiles";
+    return layout_of(matrix)->name;
 }
 
 void repack(std::span<const std::byte> rows, ggml_tensor* matrix) {
-    if (is_repacked_amx(matrix)) {
-        repack_amx(rows, matrix);
-    } else {
-        repack_q8(rows, matrix);
-    }
+    layout_of(matrix)->repack(rows, matrix);
 }
 
 ggml_tensor* linear_repacked(Graph& g, ggml_tensor* w, ggml_tensor* x) {
-    return is_repacked_amx(w) ? linear_amx(g, w, x) : linear_q8(g, w, x);
+    return layout_of(w)->linear(g, w, x);
 }
 
 }  // namespace flux2::cpu
