@@ -9,6 +9,8 @@
 # 4. Tensors carry their names in a field of GGML_MAX_NAME bytes, and both ends must agree on it: the server's greeting tells
 #    its length in a byte that was unused. Versions must be equal, since operations are sent as numbers.
 # 5. A connection is closed after its thread has ended, which uses it.
+# 6. The server forgot the graphs of all its devices when it freed any memory, and closed the connection when the client asked
+#    to compute one of them again. Now it forgets those that use the memory.
 function(flux2_change file old new)
     file(READ ${file} text)
     string(FIND "${text}" "${old}" first)
@@ -222,6 +224,30 @@ static const struct ggml_backend_reg_i ggml_backend_rpc_reg_i]=])
         thread.join();
     }
     sock = nullptr;
+]=])
+
+    # 6. Graphs that use memory that is freed.
+    flux2_change(${client}
+[=[    // Discard all cached graphs to avoid use-after-free in graph_recompute,
+    // since their nodes may hold pointers to the buffer being freed.
+    for (auto & sg : stored_graphs) {
+        sg.graph = nullptr;
+    }
+]=]
+[=[    // They could be asked for again, and read memory that is gone.
+    const auto is_freed = [buffer](const ggml_tensor * tensor) {
+        return tensor != nullptr && (tensor->buffer == buffer || (tensor->view_src != nullptr && tensor->view_src->buffer == buffer));
+    };
+    for (auto & sg : stored_graphs) {
+        bool uses = false;
+        for (int i = 0; sg.graph != nullptr && !uses && i < sg.graph->n_nodes; i++) {
+            const ggml_tensor * node = sg.graph->nodes[i];
+            uses = is_freed(node) || (node != nullptr && std::any_of(node->src, node->src + GGML_MAX_SRC, is_freed));
+        }
+        if (uses) {
+            sg.graph = nullptr;
+        }
+    }
 ]=])
 
     # 2. Signals, and messages that ours replace.

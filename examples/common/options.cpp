@@ -137,6 +137,26 @@ std::string help_of(const cxxopts::Options& options) {
     return options.help({"Model", "Picture", "Editing", "Adapters", "Output"});
 }
 
+namespace {
+
+// Of a picture that is made again: the device or type of all parts replaces those of single ones,
+// and other devices of the transformer the way its blocks are shared.
+void forget_replaced(const cxxopts::ParseResult& args, LoadOptions& load) {
+    for (PartOptions* part : {&load.transformer, &load.text_encoder, &load.vae}) {
+        if (args.count("device") > 0) {
+            part->device.clear();
+        }
+        if (args.count("type") > 0) {
+            part->type.clear();
+        }
+    }
+    if (args.count("device") + args.count("device-diffusion") > 0) {
+        load.split.clear();
+    }
+}
+
+}  // namespace
+
 void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model) {
     if (args.count("model") + args.count("hf-repo") > 0) {
         model.files = {};  // those of a picture that is made again
@@ -160,6 +180,7 @@ void read_model_options(const cxxopts::ParseResult& args, ModelOptions& model) {
     if (args.count("rpc") > 0) {
         add_servers(given(args, "rpc"));
     }
+    forget_replaced(args, model.load);
     read_text(args, "device", model.load.device);
     const auto read_part = [&](const std::string& part, PartOptions& target) {
         read_text(args, ("device-" + part).c_str(), target.device);

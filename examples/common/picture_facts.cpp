@@ -44,12 +44,17 @@ json adapter_facts(const Adapter& adapter, ModelHashes& hashes, FileNames names)
     return facts;
 }
 
-// Of parts with a device or type of their own.
+// Of parts with a device or type of their own. The picture's `device` is the transformer's: where
+// that is its own, the others' is the one for all parts.
 json part_facts(const LoadOptions& load) {
     json facts = json::object();
+    const bool is_apart = !load.transformer.device.empty() || !load.split.empty();
     const auto add = [&](const char* name, const PartOptions& part) {
-        if (!part.device.empty() || !part.type.empty()) {
-            facts[name] = {{"device", part.device}, {"type", part.type}};
+        const std::string& device = part.device.empty() && is_apart && &part != &load.transformer
+                                        ? load.device
+                                        : part.device;
+        if (!device.empty() || !part.type.empty()) {
+            facts[name] = {{"device", device}, {"type", part.type}};
         }
     };
     add("transformer", load.transformer);
@@ -85,6 +90,7 @@ json picture_facts(const GenerateOptions& options, const ModelFiles& files, Mode
                   {"device", pipeline.device()},
                   {"type", options.model.load.type},
                   {"parts", part_facts(options.model.load)},
+                  {"split", options.model.load.split},
                   {"prompt", request.prompt},
                   {"full_prompt", result.prompt},
                   {"negative_prompt", request.negative_prompt},
@@ -332,6 +338,7 @@ GenerateOptions options_from_facts(const json& facts, const fs::path& picture) {
     read_part("transformer", o.model.load.transformer);
     read_part("text_encoder", o.model.load.text_encoder);
     read_part("vae", o.model.load.vae);
+    o.model.load.split = text(facts, "split");
     o.prompt = text(facts, "prompt");
     Request& r = o.request;
     r.negative_prompt = text(facts, "negative_prompt");

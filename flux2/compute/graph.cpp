@@ -244,6 +244,7 @@ void Graph::compute() {
         before_block_(0);
     }
     const ggml_status status = ggml_backend_sched_graph_compute(scheduler_.get(), graph_);
+    wait_for(*ggml_graph_node(graph_, -1));
     if (thrown_) {
         std::rethrow_exception(thrown_);
     }
@@ -267,6 +268,15 @@ void Graph::compute() {
     }
 }
 
+// A device of another machine only takes a graph when ggml has it computed: a value of a result is
+// there when it is finished.
+void Graph::wait_for(const ggml_tensor& node) const {
+    if (backend_.device().abilities().is_far) {
+        uint8_t byte = 0;
+        ggml_backend_tensor_get(&node, &byte, 0, 1);
+    }
+}
+
 // ggml asks about each node whether to stop after it, then reports that it was computed.
 bool Graph::on_node(ggml_tensor* node, bool ask, void* graph) {
     auto& self = *static_cast<Graph*>(graph);
@@ -284,6 +294,9 @@ bool Graph::on_node(ggml_tensor* node, bool ask, void* graph) {
 // Reports the seconds of the operation that was computed, if somebody asks. Returns whether to go
 // on.
 bool Graph::tell_operation(const ggml_tensor& node) {
+    if (backend_.on_operation()) {
+        wait_for(node);
+    }
     const auto seconds = std::chrono::steady_clock::now() - operation_start_;
     try {
         if (backend_.on_operation()) {

@@ -1,11 +1,11 @@
-// The Flux2 transformer: latent tokens, positions, text features and a time -> velocity.
-// Follows model.py of the original authors, in its order and with its words.
+// The Flux2 transformer: latent tokens, positions, text features and a time -> velocity, on one
+// device or with its blocks on several. The network itself is in models/transformer_network.
 #pragma once
 
 #include "base/host_tensor.hpp"
 #include "compute/graph.hpp"
-#include "compute/ops/token_ops.hpp"
 #include "compute/weights.hpp"
+#include "models/transformer_network.hpp"
 #include "networks/sizes.hpp"
 
 #include <array>
@@ -31,25 +31,6 @@ struct TransformerInput {
     float timestep = 0;  // in [0, 1]; only the embedding multiplies it by 1000
     float guidance = 0;  // used by models with a guidance input only
 };
-
-// How reference tokens take part.
-enum class ReferenceMode {
-    joint,    // they see and are seen by all tokens, at the current time
-    extract,  // KV models, first step: they see only each other, at time 0; keys and values are
-              // kept
-    cached,   // KV models, later steps: only the kept keys and values remain
-};
-
-// What a graph is built for.
-struct TransformerShape {
-    ReferenceMode mode = ReferenceMode::joint;
-    int64_t n_img = 0, n_ref = 0, n_txt = 0;
-    int64_t n_pictures = 1, n_texts = 1;  // all of them in one pass
-
-    bool operator==(const TransformerShape&) const = default;
-};
-
-struct TransformerNetwork;  // the weights by their role
 
 // A device that computes some of the blocks, by how much it holds of them in proportion to others.
 struct BlockShare {
@@ -132,8 +113,5 @@ class Transformer {
 // How many blocks each device gets, by the size of their weights; at least one each. Throws
 // bad_argument when there are more devices than blocks.
 std::vector<size_t> share_blocks(const TransformerSizes& sizes, const std::vector<double>& shares);
-
-// The sinusoidal embedding of a time or guidance value: 128 cosines, then 128 sines.
-std::vector<float> timestep_embedding(float t);
 
 }  // namespace flux2

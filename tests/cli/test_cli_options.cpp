@@ -113,6 +113,31 @@ TEST_CASE("filters count for every LoRA of a run, and options replace stored one
     CHECK(again.request.adapters[0].file == "d");
 }
 
+TEST_CASE("devices and types that are given replace those of a picture") {
+    GenerateOptions stored;
+    stored.model.load.device = "CUDA0";
+    stored.model.load.type = "Q8_0";
+    stored.model.load.transformer = {"CUDA0,CUDA1", "Q4_K"};
+    stored.model.load.text_encoder = {"CPU", "F16"};
+    stored.model.load.split = "2,1";
+    LoadOptions load = options_of({"-p", "x"}, stored).model.load;
+    CHECK(load.transformer.device == "CUDA0,CUDA1");
+    CHECK(load.split == "2,1");
+    load = options_of({"--device", "CPU", "--type-vae", "F32"}, stored).model.load;
+    CHECK(load.device == "CPU");
+    CHECK(load.transformer.device.empty());
+    CHECK(load.text_encoder.device.empty());
+    CHECK(load.split.empty());
+    CHECK(load.transformer.type == "Q4_K");
+    CHECK(load.vae.type == "F32");
+    load = options_of({"--device-diffusion", "CUDA1", "--type", "F16"}, stored).model.load;
+    CHECK(load.transformer.device == "CUDA1");
+    CHECK(load.split.empty());
+    CHECK(load.text_encoder.device == "CPU");
+    CHECK(load.type == "F16");
+    CHECK(load.transformer.type.empty());
+}
+
 TEST_CASE("options about LoRAs without any are refused") {
     CHECK(kind_of([] {
               options_of({"-p", "x", "--lora-include", "double"});

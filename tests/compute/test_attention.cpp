@@ -1,5 +1,6 @@
 // Attention on the CPU against the formula in double precision.
 #include "base/random.hpp"
+#include "compute/cpu/amx_tiles.hpp"
 #include "compute/cpu/attention.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
 #include "compute/graph.hpp"
@@ -15,11 +16,13 @@
 namespace flux2 {
 namespace {
 
+enum class Kind { exact, arm_tiles, amx };
+
 struct Case {
     int64_t width, n_head, n_head_kv, n, n_kv;
     bool masked = false;
     float size = 1;  // of queries: large ones make one key win
-    bool in_16bit = false;
+    Kind kind = Kind::exact;
 };
 
 // The nearest number of 8 significant bits, of two equally near the even one.
@@ -103,8 +106,9 @@ HostTensor compute(const Case& c, const Data& x, int n_threads) {
     ggml_tensor* v = ggml_view_3d(g, wide, c.width, c.n_head_kv, c.n_kv, wide->nb[1], wide->nb[2],
                                   static_cast<size_t>(c.width) * sizeof(float));
     ggml_tensor* mask = c.masked ? g.input_f32("mask", {c.n_kv, c.n}) : nullptr;
-    ggml_tensor* y =
-        c.in_16bit ? cpu::attention_16bit(g, q, k, v) : cpu::attention(g, q, k, v, mask);
+    ggml_tensor* y = c.kind == Kind::amx         ? cpu::attention_amx(g, q, k, v, mask)
+                     : c.kind == Kind::arm_tiles ? cpu::attention_16bit(g, q, k, v)
+                                                 : cpu::attention(g, q, k, v, mask);
     g.finish(y);
     g.set(q, std::span<const float>(x.q));
     g.set(k, std::span<const float>(x.k));
@@ -153,12 +157,11 @@ void check_case(const Case& c, int n_threads) {
 // With values that BF16 holds exactly, what remains is the rounding of weights, by 2^-9 of
 // themselves and so much of the sum of weighted absolute values, and that of scores: queries and
 // keys have 15 bits, so scores of a size err by 1e-4 of it, rarely five times as much.
-void check_16bit_case(Case c, int n_threads) {
+void check_16bit_case(const Case& c, int n_threads) {
     CAPTURE(c.width);
     CAPTURE(c.n);
     CAPTURE(c.n_kv);
     CAPTURE(n_threads);
-    c.in_16bit = true;
     Data x = random_data(c);
     std::transform(x.v.begin(), x.v.end(), x.v.begin(), rounded_to_bf16);
     Data absolute = x;
@@ -198,43 +201,73 @@ TEST_CASE("large scores neither overflow nor lose the winner") {
     check_case({.width = 64, .n_head = 1, .n_head_kv = 1, .n = 40, .n_kv = 700, .size = 100}, 2);
 }
 
+// What this CPU can compute; where that is nothing, F32, which must keep to the same limits.
+std::vector<Kind> kinds_in_16bit() {
+    std::vector<Kind> kinds;
+    if (cpu::has_matrix_tiles()) {
+        kinds.push_back(Kind::arm_tiles);
+    }
+    if (cpu::has_amx()) {
+        kinds.push_back(Kind::amx);
+    }
+    if (kinds.empty()) {
+        MESSAGE("this CPU computes attention in F32 only: nothing in 16 bits was compared");
+        kinds.push_back(Kind::exact);
+    }
+    return kinds;
+}
+
 TEST_CASE("attention in 16 bits is the formula, but for the rounding") {
-    if (!cpu::has_matrix_tiles()) {
-        return;
+    for (const Kind kind : kinds_in_16bit()) {
+        const auto check_sizes = [&](Case c, int n_threads) {
+            c.kind = kind;
+            check_16bit_case(c, n_threads);
+        };
+        for (const int n_threads : {1, 2, 3}) {
+            check_sizes({.width = 64, .n_head = 2, .n_head_kv = 2, .n = 50, .n_kv = 50}, n_threads);
+            check_sizes({.width = 20, .n_head = 4, .n_head_kv = 2, .n = 7, .n_kv = 600}, n_threads);
+        }
+        check_sizes({.width = 128, .n_head = 1, .n_head_kv = 1, .n = 1, .n_kv = 1}, 2);
+        check_sizes({.width = 18, .n_head = 3, .n_head_kv = 1, .n = 41, .n_kv = 1035}, 2);
+        check_sizes({.width = 64, .n_head = 1, .n_head_kv = 1, .n = 40, .n_kv = 700, .size = 100},
+                    2);
     }
-    for (const int n_threads : {1, 2, 3}) {
-        check_16bit_case({.width = 64, .n_head = 2, .n_head_kv = 2, .n = 50, .n_kv = 50},
-                         n_threads);
-        check_16bit_case({.width = 20, .n_head = 4, .n_head_kv = 2, .n = 7, .n_kv = 600},
-                         n_threads);
+}
+
+TEST_CASE("a mask hides keys from single queries in AMX tiles too") {
+    const Kind kind = cpu::has_amx() ? Kind::amx : Kind::exact;
+    for (const int64_t n : {1, 45, 530}) {
+        check_16bit_case({.width = 64,
+                          .n_head = 4,
+                          .n_head_kv = 2,
+                          .n = n,
+                          .n_kv = n,
+                          .masked = true,
+                          .kind = kind},
+                         2);
     }
-    check_16bit_case({.width = 128, .n_head = 1, .n_head_kv = 1, .n = 1, .n_kv = 1}, 2);
-    check_16bit_case({.width = 18, .n_head = 3, .n_head_kv = 1, .n = 41, .n_kv = 1035}, 2);
-    check_16bit_case({.width = 64, .n_head = 1, .n_head_kv = 1, .n = 40, .n_kv = 700, .size = 100},
-                     2);
 }
 
 TEST_CASE("attention in 16 bits errs little, however large the scores") {
-    if (!cpu::has_matrix_tiles()) {
-        return;
-    }
-    for (const float size : {1.0f, 10.0f, 100.0f}) {
-        const Case c{.width = 128,
-                     .n_head = 2,
-                     .n_head_kv = 2,
-                     .n = 60,
-                     .n_kv = 300,
-                     .size = size,
-                     .in_16bit = true};
-        const Data x = random_data(c);
-        double square_error = 0;
-        double square = 0;
-        for_some(c, compute(c, x, 2), [&](double found, int64_t h, int64_t i, int64_t d) {
-            const double wanted = plain_attention(c, x, h, i, d);
-            square_error += (found - wanted) * (found - wanted);
-            square += wanted * wanted;
-        });
-        CHECK(std::sqrt(square_error / square) < 4e-3);
+    for (const Kind kind : kinds_in_16bit()) {
+        for (const float size : {1.0f, 10.0f, 100.0f}) {
+            const Case c{.width = 128,
+                         .n_head = 2,
+                         .n_head_kv = 2,
+                         .n = 60,
+                         .n_kv = 300,
+                         .size = size,
+                         .kind = kind};
+            const Data x = random_data(c);
+            double square_error = 0;
+            double square = 0;
+            for_some(c, compute(c, x, 2), [&](double found, int64_t h, int64_t i, int64_t d) {
+                const double wanted = plain_attention(c, x, h, i, d);
+                square_error += (found - wanted) * (found - wanted);
+                square += wanted * wanted;
+            });
+            CHECK(std::sqrt(square_error / square) < 4e-3);
+        }
     }
 }
 

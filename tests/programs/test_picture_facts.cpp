@@ -109,6 +109,37 @@ TEST_CASE("options come back from what a picture stores of them") {
     CHECK(back.stored_adapter_hashes.at(name_of(adapter.file)) == back.stored_hashes.at("vae"));
 }
 
+TEST_CASE("devices and types of parts and the shares of devices come back from a picture") {
+    GenerateOptions o = unusual_options();
+    const Pipeline pipeline = Pipeline::load(o.model.files, o.model.load);
+    ModelHashes hashes(o.model.files, {});
+    Result result;
+    result.image = {64, 80, std::vector<uint8_t>(64 * 80 * 3)};
+    o.request.adapters.clear();
+    const auto stored = [&] {
+        return options_from_facts(
+                   picture_facts(o, o.model.files, hashes, pipeline, o.request, result), "x.png")
+            .model.load;
+    };
+    CHECK(stored().split.empty());
+    CHECK(stored().text_encoder.device.empty());
+
+    o.model.load.device = "CUDA1";
+    o.model.load.transformer = {"CUDA0,RPC0", "Q8_0"};
+    o.model.load.vae = {"CPU", "F16"};
+    o.model.load.split = "2,1";
+    const LoadOptions load = stored();
+    CHECK(load.transformer.device == "CUDA0,RPC0");
+    CHECK(load.transformer.type == "Q8_0");
+    CHECK(load.vae.device == "CPU");
+    CHECK(load.vae.type == "F16");
+    CHECK(load.split == "2,1");
+    // The device of the picture is the transformer's, here that of the pipeline above.
+    CHECK(load.device == "CPU");
+    CHECK(load.text_encoder.device == "CUDA1");
+    CHECK(load.text_encoder.type.empty());
+}
+
 TEST_CASE("pictures of versions without cfg_scale have their guidance alone") {
     const GenerateOptions o = options_from_facts(json{{"guidance", 4.0}}, "x.png");
     CHECK(o.request.guidance == 4.0f);

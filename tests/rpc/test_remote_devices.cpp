@@ -1,17 +1,18 @@
 // Devices of other machines: flux2-rpc-server processes on this one.
 #include <flux2/flux2.hpp>
+#include "compute/graph.hpp"
+#include "rpc/servers.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
 #include <ggml-rpc.h>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -22,78 +23,13 @@
 namespace flux2 {
 namespace {
 
+using test::address_of;
+using test::CountingProxy;
+using test::free_port;
+using test::Listener;
+using test::RemoteServer;
 using test::run_program;
 using test::TemporaryFolder;
-
-// A socket that listens on any free port of this machine.
-class Listener {
-  public:
-    Listener() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-        sockaddr_in address = {};
-        address.sin_family = AF_INET;
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        socklen_t size = sizeof(address);
-        REQUIRE(::bind(socket_, reinterpret_cast<sockaddr*>(&address), size) == 0);
-        REQUIRE(::listen(socket_, 1) == 0);
-        REQUIRE(::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-        port_ = ntohs(address.sin_port);
-    }
-    ~Listener() { ::close(socket_); }
-    Listener(const Listener&) = delete;
-    Listener& operator=(const Listener&) = delete;
-
-    int port() const { return port_; }
-    int accept() const { return ::accept(socket_, nullptr, nullptr); }
-
-  private:
-    int socket_;
-    int port_ = 0;
-};
-
-int free_port() {
-    return Listener().port();
-}
-
-std::string address_of(int port) {
-    return "127.0.0.1:" + std::to_string(port);
-}
-
-// A flux2-rpc-server that ends with this object.
-class RemoteServer {
-  public:
-    RemoteServer() : RemoteServer(free_port()) {}
-    explicit RemoteServer(int port) : port_(port) {
-        const auto started = run_program("sh -c '" + std::string(FLUX2_RPC_SERVER_PROGRAM) +
-                                         " --no-cache -t 1 --port " + std::to_string(port_) +
-                                         " > /dev/null 2>&1 & echo $!'");
-        pid_ = started.out.substr(0, started.out.find('\n'));
-        REQUIRE(!pid_.empty());
-        for (int i = 0; i < 100; ++i) {
-            if (run_program(test::flux2_path() + " devices --rpc " + address()).exit_code == 0) {
-                return;
-            }
-            ::usleep(50'000);
-        }
-        FAIL("no server on " << address());
-    }
-    ~RemoteServer() { kill(); }
-    RemoteServer(const RemoteServer&) = delete;
-    RemoteServer& operator=(const RemoteServer&) = delete;
-
-    std::string address() const { return address_of(port_); }
-    int port() const { return port_; }
-    const std::string& pid() const { return pid_; }
-    void kill() {
-        if (!pid_.empty()) {
-            run_program("kill -9 " + pid_);
-            pid_.clear();
-        }
-    }
-
-  private:
-    int port_;
-    std::string pid_;
-};
 
 std::string draw(const std::string& options) {
     return test::flux2_path() + " -m " + FLUX2_TINY_MODEL +
@@ -143,6 +79,72 @@ TEST_CASE("two servers with half of the blocks each draw the picture of this mac
     CHECK(planned.out.find("RPC1     single 0-3;") != std::string::npos);
 }
 
+TEST_CASE("from the second step on hardly more than the activations at the cuts travels") {
+    const RemoteServer first_server, second_server;
+    const CountingProxy first(first_server.port()), second(second_server.port());
+    const std::vector<std::string> names = add_servers(first.address() + "," + second.address());
+    REQUIRE(names.size() == 2);
+    LoadOptions options;
+    options.device = "CPU";
+    options.transformer.device = names[0] + "," + names[1];
+    options.split = "1,1";
+    Pipeline pipeline = Pipeline::load(find_model(FLUX2_TINY_MODEL).files, options);
+    Request request;
+    request.prompt = "a red circle";
+    request.width = request.height = 256;
+    request.seed = 1;
+    constexpr int kSteps = 4;
+    request.steps = kSteps;
+
+    // The tiny model is 256 wide and has 64 tokens of text; a token of 16 by 16 pixels has 128
+    // channels. Between the servers tokens go through this process.
+    constexpr uint64_t kImg = 256, kTxt = 64, kWidth = 256, kChannels = 128;
+    constexpr uint64_t kLatent = kImg * kChannels * sizeof(float);
+    constexpr uint64_t kCut = (kImg + kTxt) * kWidth * sizeof(float);
+    struct Bytes {
+        uint64_t to_first, from_first, to_second, from_second;
+    };
+    constexpr Bytes kLeast = {kLatent, kCut, kCut, kLatent};
+
+    std::vector<Bytes> after;  // each step
+    const auto draw_counted = [&] {
+        after.clear();
+        pipeline.generate(request, [&](const Step& step) {
+            if (step.stage == Stage::denoise && static_cast<size_t>(step.step) > after.size()) {
+                after.push_back({first.to_server(), first.from_server(), second.to_server(),
+                                 second.from_server()});
+            }
+            return true;
+        });
+        REQUIRE(after.size() == kSteps);
+    };
+    const auto check_steps = [&] {
+        for (size_t i = 1; i < after.size(); ++i) {
+            const auto is_near = [&](uint64_t Bytes::*count) {
+                const uint64_t found = after[i].*count - after[i - 1].*count;
+                const uint64_t least = kLeast.*count;
+                CHECK(found >= least);
+                CHECK(static_cast<double>(found) <= 1.1 * static_cast<double>(least));
+            };
+            is_near(&Bytes::to_first);
+            is_near(&Bytes::from_first);
+            is_near(&Bytes::to_second);
+            is_near(&Bytes::from_second);
+        }
+    };
+    draw_counted();
+    check_steps();
+    // The second picture of these sizes needs no graphs at all.
+    draw_counted();
+    check_steps();
+
+    uint64_t planned = 0;
+    for (const StepTraffic& traffic : pipeline.plan(request).traffic) {
+        planned += traffic.activations;
+    }
+    CHECK(planned == kLatent + kCut + kLatent);
+}
+
 TEST_CASE("a server that is lost in the middle ends the picture, and the next one is drawn") {
     RemoteServer kept;
     RemoteServer lost;
@@ -166,7 +168,7 @@ TEST_CASE("a server that is lost in the middle ends the picture, and the next on
     CHECK(refused.err.find("cannot be reached") != std::string::npos);
     CHECK(!std::filesystem::exists(picture));
 
-    const RemoteServer again(lost.port());
+    const RemoteServer again(lost.port(), "--no-cache");
     CHECK(run_program(draw(options)).exit_code == 0);
     CHECK(std::filesystem::exists(picture));
 }
@@ -199,6 +201,69 @@ TEST_CASE("a pipeline that loses its server goes on with this machine") {
     const Image local = pipeline.generate(request).image;
     CHECK(pipeline.device() == "CPU");
     CHECK(difference(remote, local).largest <= kMostOfF32);
+}
+
+// Memory of one device is freed while the graph of the other is used again: between a picture and
+// one that starts from it, the autoencoder's graph changes and the transformer's does not.
+TEST_CASE("parts on two devices of one server draw a picture, and another from it") {
+    const RemoteServer server("--no-cache --device CPU,CPU");
+    const std::vector<std::string> names = add_servers(server.address());
+    REQUIRE(names.size() == 2);
+    LoadOptions here;
+    here.type = "F32";
+    here.device = "CPU";
+    here.keep_loaded = true;
+    LoadOptions there = here;
+    there.transformer.device = names[0];
+    there.vae.device = names[1];
+    const ModelFiles files = find_model(FLUX2_TINY_MODEL).files;
+    Pipeline local = Pipeline::load(files, here);
+    Pipeline remote = Pipeline::load(files, there);
+    Request request;
+    request.prompt = "a red circle";
+    request.width = request.height = 128;
+    request.seed = 1;
+    for (int i = 0; i < 2; ++i) {
+        const Image drawn = remote.generate(request).image;
+        const Image expected = local.generate(request).image;
+        CHECK(difference(drawn, expected).largest <= kMostOfF32);
+        request.init = InitImage{expected};
+    }
+    CHECK(remote.device() == names[0]);
+}
+
+TEST_CASE("a computation there ends when it is computed, not when it is sent") {
+    const RemoteServer server;
+    const std::vector<std::string> names = add_servers(server.address());
+    REQUIRE(names.size() == 1);
+    const Backend backend(names.front(), 1);
+    constexpr int64_t kSide = 2048;
+    Graph graph(backend, 8);
+    ggml_tensor* a = graph.input_f32("a", {kSide, kSide});
+    ggml_tensor* b = graph.input_f32("b", {kSide, kSide});
+    graph.finish(ggml_mul_mat(graph, a, b));
+    const std::vector<float> ones(kSide * kSide, 1.0f);
+    graph.set(a, ones);
+    graph.set(b, ones);
+    const auto start = std::chrono::steady_clock::now();
+    graph.compute();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    constexpr double kMostSpeed = 1e12;  // operations per second that no core reaches
+    CHECK(seconds >= 2.0 * kSide * kSide * kSide / kMostSpeed);
+}
+
+TEST_CASE("selftest and bench use devices of other machines") {
+    const RemoteServer server;
+    const std::string on_server = " --device RPC0 --rpc " + server.address();
+    const auto tested = run_program(test::flux2_path() + " selftest" + on_server);
+    CHECK(tested.exit_code == 0);
+    CHECK(tested.out.find(" passed, 0 failed") != std::string::npos);
+    const auto timed = run_program(test::flux2_path() + " bench --stage encoder --repeat 1 -m " +
+                                   FLUX2_TINY_MODEL + on_server);
+    CHECK(timed.exit_code == 0);
+    CHECK(timed.out.find("device RPC0") != std::string::npos);
+    CHECK(timed.out.find("text encoder") != std::string::npos);
 }
 
 // Answers one greeting with this version and length of names.

@@ -1,5 +1,6 @@
 #include "measure/bench.hpp"
 
+#include <flux2/device.hpp>
 #include <flux2/flux2.hpp>
 #include "base/check.hpp"
 #include "base/image_limits.hpp"
@@ -249,6 +250,8 @@ cxxopts::Options known_options() {
          cxxopts::value<std::vector<std::string>>())  //
         ("device", "CPU, CUDA0, ... or auto",
          cxxopts::value<std::string>()->default_value("auto"))  //
+        ("rpc", "devices RPC0, ... of other machines: HOST:PORT, with commas",
+         cxxopts::value<std::string>())  //
         ("t,threads", "CPU threads, 0 for all",
          cxxopts::value<std::string>()->default_value("0"))                                  //
         ("repeat", "runs of each stage", cxxopts::value<std::string>()->default_value("3"))  //
@@ -324,6 +327,9 @@ BenchOptions read_options(const cxxopts::ParseResult& args) {
     o.types = args.count("types") > 0;
     check(!o.json || !(o.profile || o.types), ErrorKind::bad_argument,
           "--profile and --types print tables for people; leave out --json");
+    if (args.count("rpc") > 0) {
+        add_servers(text("rpc"));
+    }
     o.device = args["device"].as<std::string>();
     o.n_threads = number("threads");
     o.weights.repack = args.count("no-repack") == 0;

@@ -1,5 +1,6 @@
 #include "verify/selftest.hpp"
 
+#include <flux2/device.hpp>
 #include <flux2/image.hpp>
 #include "base/check.hpp"
 #include "base/file.hpp"
@@ -228,6 +229,7 @@ cxxopts::Options known_options() {
         ("vae", "autoencoder", text())                                                     //
         ("type", "type of the matrices in memory", text()->default_value("F32"))           //
         ("device", "CPU, CUDA0, ... (see flux2 devices)", text()->default_value("CPU"))    //
+        ("rpc", "devices RPC0, ... of other machines: HOST:PORT, with commas", text())     //
         ("threads", "CPU threads (0: one per physical core)", text()->default_value("0"))  //
         ("dump", "write every tensor that was computed to this safetensors file", text())  //
         ("h,help", "print this help");
@@ -313,6 +315,9 @@ int selftest(int argc, char** argv) {
     }
     if (args.count("dump") > 0) {
         check_writable(args["dump"].as<std::string>());
+    }
+    if (args.count("rpc") > 0) {
+        add_servers(args["rpc"].as<std::string>());
     }
     Report report(std::cout);
     if (args.count("ops") > 0) {

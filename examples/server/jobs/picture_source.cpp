@@ -10,6 +10,8 @@ namespace {
 cli::GenerateOptions options_of(const LoadOptions& load, const Request& request) {
     cli::GenerateOptions options;
     options.model.load.type = load.type;
+    options.model.load.device = load.device;
+    options.model.load.split = load.split;
     options.model.load.transformer = load.transformer;
     options.model.load.text_encoder = load.text_encoder;
     options.model.load.vae = load.vae;

@@ -1,5 +1,6 @@
 #include "compute/cpu/amx_linear.hpp"
 
+#include "compute/cpu/amx_convert.hpp"
 #include "compute/cpu/amx_tiles.hpp"
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/values.hpp"

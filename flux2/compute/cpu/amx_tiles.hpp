@@ -47,13 +47,9 @@ struct AmxProduct {
 
 void multiply(const AmxProduct& m);
 
-// 16 rows of floats, `stride` apart -> n_tiles tiles on the left. Only the first n_rows are read,
-// the others become zeros.
-void make_amx_rows(const float* from, int64_t stride, int64_t n_rows, int64_t n_tiles,
-                   uint16_t* tiles);
-
-// Tiles on the right from 8-bit values in the same order, and the scales of the 16 columns in F16.
-constexpr int64_t kAmxQ8Bytes = kAmxTileSize + 2 * kAmxColumns;  // as many as 16 blocks of Q8_0
-void expand_amx_q8(const int8_t* packed, int64_t n_tiles, uint16_t* tiles);
+// Scores of attention: the same 32 x 32, of vectors in two parts each, (a + a') (b + b') without
+// a' b'. A run of rows or columns is n_tiles tiles of first parts, then as many of second ones.
+// Results are written, not added to.
+void multiply_split(const AmxProduct& m);
 
 }  // namespace flux2::cpu

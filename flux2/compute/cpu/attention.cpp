@@ -88,15 +88,6 @@ FLUX2_INLINE float weigh(Softmax* row, float* scores, int64_t n) {
     return factor;
 }
 
-// Whether a row of the mask leaves one of the keys [first, end).
-bool sees_some(const float* mask, int64_t first, int64_t end) {
-    float highest = kLowest;
-    for (int64_t i = first; i < end; ++i) {
-        highest = highest > mask[i] ? highest : mask[i];
-    }
-    return highest > kLowest;
-}
-
 void scale_row(float* row, int64_t n, float factor) {
     for (int64_t i = 0; i < n; ++i) {
         row[i] *= factor;
@@ -116,7 +107,7 @@ class Strip : AttentionStrip {
     // Queries [first, first + n) of a head.
     void run(int64_t head, int64_t first, int64_t n) {
         std::array<Softmax, kQueries> rows;
-        const int64_t n_seen = count_seen(first, n);
+        const int64_t n_seen = count_seen(first, n, kPanel);
         for (int64_t key = 0; key < n_seen; key += kKeys) {
             const int64_t n_keys = std::min(kKeys, n_seen - key);
             score(head, first, n, key, n_keys);
@@ -136,22 +127,6 @@ class Strip : AttentionStrip {
     }
 
   private:
-    // Keys up to the last one that one of the queries sees: a causal mask, or one that hides
-    // padding, makes the rest needless.
-    int64_t count_seen(int64_t first, int64_t n) const {
-        if (mask_ == nullptr) {
-            return n_keys_;
-        }
-        int64_t seen = 1;
-        for (int64_t i = first; i < first + n; ++i) {
-            const float* mask = values(mask_) + i * n_keys_;
-            for (int64_t key = n_keys_; key > seen; key -= std::min(kPanel, key)) {
-                seen = sees_some(mask, std::max<int64_t>(key - kPanel, 0), key) ? key : seen;
-            }
-        }
-        return seen;
-    }
-
     // Scores of a block of keys. Beyond the last key, up to a whole panel, they are the lowest.
     void score(int64_t head, int64_t first, int64_t n, int64_t key, int64_t n_keys) {
         const int64_t width = q_->ne[0];

@@ -24,4 +24,9 @@ ggml_tensor* channel_panels(Graph& g, ggml_tensor* x);
 // and the softmax stay in F32. Only where has_matrix_tiles() (compute/cpu/matrix_tiles).
 ggml_tensor* attention_16bit(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v);
 
+// The same with a mask, queries and keys in 16 bits, as two numbers in BF16. Only where has_amx()
+// (compute/cpu/amx_tiles).
+ggml_tensor* attention_amx(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
+                           ggml_tensor* mask = nullptr);
+
 }  // namespace flux2::cpu

@@ -1,4 +1,4 @@
-// What the two forms of attention share: how tokens and panels are found, and how threads share the
+// What the forms of attention share: how tokens and panels are found, and how threads share the
 // work.
 #pragma once
 
@@ -21,6 +21,15 @@ inline const float* token(const ggml_tensor* x, int64_t head, int64_t i) {
     return reinterpret_cast<const float*>(static_cast<const char*>(x->data) + offset);
 }
 
+// Whether a row of the mask leaves one of the keys [first, end).
+inline bool sees_some(const float* mask, int64_t first, int64_t end) {
+    float highest = kLowest;
+    for (int64_t i = first; i < end; ++i) {
+        highest = highest > mask[i] ? highest : mask[i];
+    }
+    return highest > kLowest;
+}
+
 // What a strip of queries reads and writes.
 class AttentionStrip {
   protected:
@@ -37,6 +46,23 @@ class AttentionStrip {
     const Value* panels(const ggml_tensor* x, int64_t head) const {
         const int64_t head_kv = head / (q_->ne[1] / x->ne[3]);
         return static_cast<const Value*>(x->data) + head_kv * x->ne[0] * x->ne[1] * x->ne[2];
+    }
+
+    // Keys up to the last one that one of the queries sees: a causal mask, or one that hides
+    // padding, makes the rest needless. Looks at
+    // `step` of them at a time.
+    int64_t count_seen(int64_t first, int64_t n, int64_t step) const {
+        if (mask_ == nullptr) {
+            return n_keys_;
+        }
+        int64_t seen = 1;
+        for (int64_t i = first; i < first + n; ++i) {
+            const float* mask = static_cast<const float*>(mask_->data) + i * n_keys_;
+            for (int64_t key = n_keys_; key > seen; key -= std::min(step, key)) {
+                seen = sees_some(mask, std::max<int64_t>(key - step, 0), key) ? key : seen;
+            }
+        }
+        return seen;
     }
 
     ggml_tensor* dst_;

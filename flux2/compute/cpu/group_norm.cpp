@@ -183,12 +183,25 @@ Affine affine_of(const ggml_tensor* dst) {
     return affine;
 }
 
+constexpr size_t kChannelsAtOnce = 128;
+
+// Two loops: in one, GCC divides every value by the largest exponential as well, which gives
+// denormal numbers, at 150 cycles for each vector of them.
+FLUX2_INLINE void silu_of(float* y, size_t n) {
+    std::array<float, kChannelsAtOnce> divisors;
+    for (size_t i = 0; i < n; ++i) {
+        divisors[i] = 1 + exp_of(-y[i]);
+    }
+    for (size_t i = 0; i < n; ++i) {
+        y[i] /= divisors[i];
+    }
+}
+
 // Results go through a variable of their own: so compilers see that nothing overlaps, and use
 // vectors.
 template <bool silu>
 FLUX2_INLINE void apply_to_pixels(const float* from, int64_t n_pixels, const Affine* affine,
                                   float* to) {
-    constexpr size_t kChannelsAtOnce = 128;
     std::array<float, kChannelsAtOnce> y;
     const size_t n = affine->mean.size();
     for (int64_t pixel = 0; pixel < n_pixels; ++pixel, from += n, to += n) {
@@ -198,8 +211,10 @@ FLUX2_INLINE void apply_to_pixels(const float* from, int64_t n_pixels, const Aff
             const float* scale = affine->scale.data() + first;
             const float* bias = affine->bias.data() + first;
             for (size_t i = 0; i < some; ++i) {
-                const float v = (from[first + i] - mean[i]) * scale[i] + bias[i];
-                y[i] = silu ? v / (1 + exp_of(-v)) : v;
+                y[i] = (from[first + i] - mean[i]) * scale[i] + bias[i];
+            }
+            if constexpr (silu) {
+                silu_of(y.data(), some);
             }
             std::copy_n(y.data(), some, to + first);
         }

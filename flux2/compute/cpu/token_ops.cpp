@@ -6,6 +6,7 @@
 #include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace flux2::cpu {
@@ -56,10 +57,24 @@ FLUX2_INLINE void add_gated_row(float* y, const float* x, const float* branch, c
     }
 }
 
-FLUX2_INLINE void swiglu_row(float* y, const float* gate, const float* up, int64_t n) {
+// At most 16 values. Two loops: in one, GCC divides every gate by the largest exponential as well,
+// which gives denormal numbers, at 150 cycles for each vector of them.
+FLUX2_INLINE void swiglu_some(float* y, const float* gate, const float* up, int64_t n) {
+    std::array<float, kChains> divisors;
     for (int64_t i = 0; i < n; ++i) {
-        y[i] = gate[i] / (1 + exp_of(-gate[i])) * up[i];
+        divisors[static_cast<size_t>(i)] = 1 + exp_of(-gate[i]);
     }
+    for (int64_t i = 0; i < n; ++i) {
+        y[i] = gate[i] / divisors[static_cast<size_t>(i)] * up[i];
+    }
+}
+
+FLUX2_INLINE void swiglu_row(float* y, const float* gate, const float* up, int64_t n) {
+    int64_t first = 0;
+    for (; first + kChains <= n; first += kChains) {
+        swiglu_some(y + first, gate + first, up + first, kChains);
+    }
+    swiglu_some(y + first, gate + first, up + first, n - first);
 }
 
 // ---- Heads ----

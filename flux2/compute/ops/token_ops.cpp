@@ -1,5 +1,6 @@
 #include "compute/ops/token_ops.hpp"
 
+#include "compute/cpu/amx_tiles.hpp"
 #include "compute/cpu/attention.hpp"
 #include "compute/cpu/low_rank.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
@@ -105,10 +106,20 @@ ggml_tensor* flash_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tens
     return ggml_reshape_2d(g, o, q->ne[0] * q->ne[1], q->ne[2]);  // [head_dim, n_head, n] ->
 }
 
+ggml_tensor* cpu_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
+                           ggml_tensor* mask) {
+    if (!g.form().exact && cpu::has_amx()) {
+        return cpu::attention_amx(g, q, k, v, mask);
+    }
+    if (!g.form().exact && mask == nullptr && cpu::has_matrix_tiles()) {
+        return cpu::attention_16bit(g, q, k, v);
+    }
+    return cpu::attention(g, q, k, v, mask);
+}
+
 ggml_tensor* plain_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {
     if (is_for_cpu(g)) {
-        return cpu::has_matrix_tiles() && !g.form().exact ? cpu::attention_16bit(g, q, k, v)
-                                                          : cpu::attention(g, q, k, v, nullptr);
+        return cpu_attention(g, q, k, v, nullptr);
     }
     // The largest pictures have more queries than ggml's Metal backend takes at once: it ends the
     // program from 65536 on.
@@ -124,7 +135,7 @@ ggml_tensor* plain_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tens
 
 ggml_tensor* masked_attention(Graph& g, const AttentionInput& in) {
     if (is_for_cpu(g)) {
-        return cpu::attention(g, in.q, in.k, in.v, in.mask);
+        return cpu_attention(g, in.q, in.k, in.v, in.mask);
     }
     ggml_tensor* q = in.q;
     ggml_tensor* scores = ggml_mul_mat(g, heads_last(g, in.k), heads_last(g, q));
