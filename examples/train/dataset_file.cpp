@@ -5,6 +5,7 @@
 #include "base/image_limits.hpp"
 
 #define TOML_EXCEPTIONS 1
+#define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 
 #include <algorithm>

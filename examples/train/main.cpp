@@ -1,5 +1,6 @@
 // The flux2-train program: trains a LoRA on pictures with captions.
 #include <flux2/log.hpp>
+#include <flux2/version.hpp>
 #include "base/guarded_main.hpp"
 #include "base/parse_arguments.hpp"
 #include "common/cancel.hpp"
@@ -26,6 +27,10 @@ int run(int argc, char** argv) {
     const auto args = parse_arguments(options, argc, pointers.data());
     if (args.count("help") > 0) {
         std::cout << options.help({"Model", "Data", "LoRA", "Training", "Output"});
+        return 0;
+    }
+    if (args.count("version") > 0) {
+        std::cout << "flux2-train " << version() << "\n";
         return 0;
     }
     check_no_leftovers(args);

@@ -96,6 +96,7 @@ void add_output_options(cxxopts::Options& options) {
          text())                                             //
         ("plan", "tell memory and time, and train nothing")  //
         ("q,quiet", "only errors and warnings")              //
+        ("version", "print which flux2 this is")             //
         ("h,help", "print this help");
 }
 

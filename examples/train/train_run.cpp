@@ -318,6 +318,42 @@ void tell_model(const Model& model) {
     }
 }
 
+std::string summary(const TrainOptions& o, const Data& data, const TrainedAdapter& adapter) {
+    const size_t n_held_out = data.validation_pictures.size();
+    return concat("dataset: ", data.pictures.size(), " pictures",
+                  n_held_out == 0 ? "" : concat(", ", n_held_out, " held out"), "\nLoRA: rank ",
+                  adapter.rank(), ", alpha ", adapter.alpha(),
+                  o.adapter.alpha ? "" : " (equal to the rank)", ", ", adapter.modules().size(),
+                  " matrices, ", adapter.parameters().size(),
+                  " parameters\ntraining: ", o.trainer.n_steps, " steps");
+}
+
+struct Encoded {
+    TrainingData trained, held_out;
+};
+
+Encoded encode(const TrainOptions& o, const Model& model, LoadedModel& loaded, const Data& data,
+               TrainDisplay& display) {
+    EncodingOptions options = {.trigger_word = o.trigger_word,
+                               .mirrored = o.trainer.flips,
+                               .without_caption = o.trainer.caption_dropout > 0,
+                               .cache_folder = o.model.load.cache_folder};
+    if (!options.cache_folder.empty()) {
+        options.cache_folder /= "training";
+    }
+    const auto on_encoded = [&](double share) { display.show_encoding(share); };
+    Encoded encoded;
+    encoded.trained =
+        encode_dataset(model, loaded, data.sources, data.pictures, options, on_encoded);
+    options.mirrored = options.without_caption = false;
+    encoded.held_out = encode_dataset(model, loaded, data.validation_sources,
+                                      data.validation_pictures, options, on_encoded);
+    const size_t n = encoded.trained.n_encoded + encoded.held_out.n_encoded;
+    display.say(n == 0 ? "encoded before: all pictures and captions"
+                       : concat("encoded: ", n, " pictures and captions"));
+    return encoded;
+}
+
 }  // namespace
 
 void train(TrainOptions o) {
@@ -327,25 +363,19 @@ void train(TrainOptions o) {
     check(model.text_encoder.has_value(), ErrorKind::bad_file, files.transformer.string(),
           ": captions need a text encoder; name it with --llm");
     tell_model(model);
-    Data data = read_data(o, model);
+    const Data data = read_data(o, model);
     settle_steps(data, o);
     TrainedAdapter adapter(model.sizes, o.adapter);
-    display.say(concat("dataset: ", data.pictures.size(), " pictures",
-                       data.validation_pictures.empty()
-                           ? ""
-                           : concat(", ", data.validation_pictures.size(), " held out"),
-                       "\nLoRA: rank ", adapter.rank(), ", alpha ", adapter.alpha(),
-                       o.adapter.alpha ? "" : " (equal to the rank)", ", ",
-                       adapter.modules().size(), " matrices, ", adapter.parameters().size(),
-                       " parameters\ntraining: ", o.trainer.n_steps, " steps"));
+    display.say(summary(o, data, adapter));
     WeightOptions weights = weight_options(o.model.load, Part::transformer, Placement::device);
     TrainPlan plan = plan_memory(o, model, data.sources, data.pictures, adapter, weights);
     place_weights(o, plan, weights);
-    LoadOptions load = with_settled_split(o.model.load);
+    const LoadOptions load = with_settled_split(o.model.load);
     LoadedModel loaded(model, load);
     loaded.set_cancel(&cancel_requested);
+    const Backend& backend = loaded.backend(Part::transformer);
     if (o.plan) {
-        TrainingPass pass(loaded.backend(Part::transformer), model.transformer, adapter, weights);
+        TrainingPass pass(backend, model.transformer, adapter, weights);
         add_times(plan, pass, adapter.parameters().size());
         std::cout << plan_text(plan, o.trainer.n_steps);
         return;
@@ -355,26 +385,12 @@ void train(TrainOptions o) {
     std::optional<TrainingState> state = run_files.find_state();
     check_free_space(run_files.in_folder(".safetensors"),
                      output_bytes(o, adapter.parameters().size()));
+    const Encoded encoded = encode(o, model, loaded, data, display);
 
-    EncodingOptions encoding = {.trigger_word = o.trigger_word,
-                                .mirrored = o.trainer.flips,
-                                .without_caption = o.trainer.caption_dropout > 0,
-                                .cache_folder = load.cache_folder};
-    if (!encoding.cache_folder.empty()) {
-        encoding.cache_folder /= "training";
-    }
-    const auto on_encoded = [&](double share) { display.show_encoding(share); };
-    const TrainingData encoded =
-        encode_dataset(model, loaded, data.sources, data.pictures, encoding, on_encoded);
-    encoding.mirrored = encoding.without_caption = false;
-    const TrainingData held_out = encode_dataset(model, loaded, data.validation_sources,
-                                                 data.validation_pictures, encoding, on_encoded);
-
-    const Backend& backend = loaded.backend(Part::transformer);
     TrainingPass pass(backend, model.transformer, adapter, weights);
     o.trainer.n_threads = backend.n_threads();
-    Trainer trainer(pass, adapter, encoded, DataOrder(data.sources, data.pictures, o.trainer.seed),
-                    o.trainer);
+    Trainer trainer(pass, adapter, encoded.trained,
+                    DataOrder(data.sources, data.pictures, o.trainer.seed), o.trainer);
     if (state) {
         trainer.restore(std::move(*state));
         display.say(concat("resumed after step ", trainer.n_done()));
@@ -386,7 +402,8 @@ void train(TrainOptions o) {
         samples.emplace(sample_files(o, files), o.model.load, data.sample_requests,
                         o.output_folder / "sample", o.output_name, &cancel_requested);
     }
-    Run(o, run_files, trainer, adapter, held_out, samples ? &*samples : nullptr, display).go();
+    Run(o, run_files, trainer, adapter, encoded.held_out, samples ? &*samples : nullptr, display)
+        .go();
 }
 
 }  // namespace flux2::cli

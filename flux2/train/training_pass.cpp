@@ -447,8 +447,8 @@ const HostTensor& TrainingPass::velocity() const {
     return state_->velocity;
 }
 
-MemoryUse TrainingPass::compute_memory(const ExampleShape& shape) {
-    return state_->built_for(shape, true).graph.memory();
+MemoryUse TrainingPass::compute_memory(const ExampleShape& shape, bool wants_gradients) {
+    return state_->built_for(shape, wants_gradients).graph.memory();
 }
 
 WeightMemory TrainingPass::weight_memory() const {

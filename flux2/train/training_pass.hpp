@@ -60,9 +60,9 @@ class TrainingPass {
     // Of the last example [channels, n_img].
     const HostTensor& velocity() const;
 
-    // Lays out the graph for a shape: what it takes beside the weights. With a backend that
-    // measures nothing is allocated.
-    MemoryUse compute_memory(const ExampleShape& shape);
+    // Lays out the graph for a shape: what it takes beside the weights, for gradients or for
+    // loss(), whose graph is kept apart. With a backend that measures nothing is allocated.
+    MemoryUse compute_memory(const ExampleShape& shape, bool wants_gradients = true);
     WeightMemory weight_memory() const;
 
   private:

@@ -175,6 +175,7 @@ TEST_CASE("a run that is killed and resumed ends in the same bytes") {
     }
     const auto last = c.run(broken);
     CHECK(last.exit_code == 0);
+    CHECK(says(last, "encoded before: all pictures and captions"));
     CHECK(says(last, "resumed after step "));
     CHECK(test::read_file(c.folder / "broken/lora.safetensors") ==
           test::read_file(c.folder / "whole/lora.safetensors"));

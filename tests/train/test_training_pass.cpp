@@ -334,6 +334,7 @@ TEST_CASE("a backend that measures tells what a pass takes") {
     const uint64_t bytes = pass.compute_memory(shape).host;
     CHECK(bytes > 100000);
     CHECK(measured.compute_memory(shape).host == bytes);
+    CHECK(measured.compute_memory(shape, /*wants_gradients=*/false).host < bytes);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "common/random_values.hpp"
 #include "compute/ops/banded_map.hpp"
 #include "compute/ops/feature_map_ops.hpp"
+#include "compute/ops/gradient_ops.hpp"
 #include "compute/ops/token_ops.hpp"
 #include "verify/layout_check.hpp"
 
@@ -338,6 +339,59 @@ Conv random_conv(Trial& t, int64_t size, int64_t in, int64_t out) {
     return {t.input({size, size, in, out}, 0.1f, GGML_TYPE_F16), t.input({out, 1, 1, 1})};
 }
 
+// Training computes in F32 whatever the form of the graph, so all forms agree.
+void add_gradient_cases(std::vector<Case>& cases) {
+    struct Size {
+        const char* name;
+        int64_t width, n;
+    };
+    constexpr int64_t kHeadDim = 64;
+    for (const Size& s : {Size{"1 token", 64, 1}, Size{"odd", 768, 77}, Size{"many", 128, 530}}) {
+        const Shape ne = {s.width, s.n, 1, 1};
+        const auto heads = [=](Trial& t) {
+            return t.input({kHeadDim, s.width / kHeadDim, s.n, 1});
+        };
+        const auto attended = [=](Trial& t) {
+            ggml_tensor* q = heads(t);
+            ggml_tensor* k = heads(t);
+            return attention_gradient(t.graph(), keep_attention(t.graph(), q, k, heads(t)),
+                                      t.input(ne));
+        };
+        cases.push_back({"linear gradient", s.name, [=](Trial& t) {
+                             ggml_tensor* w = t.input({s.width, 96, 1, 1}, 1, GGML_TYPE_BF16);
+                             return linear_gradient(t.graph(), w, t.input({96, s.n, 1, 1}));
+                         }});
+        cases.push_back({"outer product", s.name, [=](Trial& t) {
+                             ggml_tensor* u = t.input(ne);
+                             return outer_product(t.graph(), u, t.input({16, s.n, 1, 1}));
+                         }});
+        cases.push_back({"modulate gradient", s.name, [=](Trial& t) {
+                             const Mod mod = random_mod(t, s.width);
+                             ggml_tensor* x = t.input(ne);
+                             ggml_tensor* d = t.input(ne);
+                             return modulate_gradient(t.graph(), x, mod, d, t.input(ne));
+                         }});
+        cases.push_back({"swiglu gradient", s.name, [=](Trial& t) {
+                             ggml_tensor* gate = t.input(ne, 4);
+                             ggml_tensor* up = t.input(ne);
+                             return swiglu_gradient(t.graph(), gate, up, t.input(ne));
+                         }});
+        cases.push_back({"query gradient", s.name, [=](Trial& t) { return attended(t).dq; }});
+        cases.push_back({"key gradient", s.name, [=](Trial& t) { return attended(t).dkv; }});
+        cases.push_back({"heads gradient", s.name, [=](Trial& t) {
+                             const Shape norm = {kHeadDim, 1, 1, 1};
+                             ggml_tensor* p = t.input({3 * s.width, s.n, 1, 1});
+                             ggml_tensor* q_norm = t.input(norm);
+                             const ProjectedHeads part = {p, q_norm, t.input(norm), 0};
+                             ggml_tensor* dq = t.input(ne);
+                             ggml_tensor* dkv = t.input({2 * s.width, s.n, 1, 1});
+                             Rope rope;
+                             rope.table = t.input({kHeadDim, s.n, 1, 1});
+                             return heads_gradient(t.graph(), part, {dq, dkv}, rope);
+                         }});
+    }
+}
+
 void add_feature_map_cases(std::vector<Case>& cases) {
     const auto add = [&](const char* name, const char* shape, const Shape& planes, float size,
                          const std::function<FeatureMap(Trial&, const FeatureMap&)>& build) {
@@ -476,6 +530,7 @@ std::vector<Case> all_cases() {
     add_scaled_weights_case(cases);
     add_heads_cases(cases);
     add_attention_cases(cases);
+    add_gradient_cases(cases);
     add_feature_map_cases(cases);
     add_banded_cases(cases);
     return cases;

@@ -46,14 +46,16 @@ FLUX2_INLINE void modulate_gradient_row(const ModulateRow* row) {
     }
 }
 
+// In two loops for the reason that swiglu has (compute/cpu/token_ops).
 FLUX2_INLINE void swiglu_gradient_row(float* y, const float* gate, const float* up, const float* d,
                                       int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
-        const float sigmoid = 1 / (1 + exp_of(-gate[i]));
-        y[i] = d[i] * up[i] * sigmoid * (1 + gate[i] * (1 - sigmoid));
+        y[n + i] = 1 + exp_of(-gate[i]);
     }
     for (int64_t i = 0; i < n; ++i) {
-        y[n + i] = d[i] * gate[i] / (1 + exp_of(-gate[i]));
+        const float sigmoid = 1 / y[n + i];
+        y[i] = d[i] * up[i] * sigmoid * (1 + gate[i] * (1 - sigmoid));
+        y[n + i] = d[i] * gate[i] * sigmoid;
     }
 }
 

@@ -10,10 +10,11 @@
 
 namespace flux2::cpu {
 
+constexpr int64_t kChains = 16;  // as many floats as the longest vectors have
+
 // The sum of f(i) for i below n, in sixteen independent chains.
 template <typename F>
 FLUX2_INLINE float sum_over(int64_t n, const F& f) {
-    constexpr int64_t kChains = 16;
     std::array<float, kChains> chains = {};
     int64_t first = 0;
     for (; first + kChains <= n; first += kChains) {

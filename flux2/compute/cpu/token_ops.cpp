@@ -6,6 +6,7 @@
 #include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace flux2::cpu {
@@ -25,8 +26,6 @@ const float* row_of(const ggml_tensor* x, int64_t i) {
 float* row_of(ggml_tensor* x, int64_t i) {
     return floats_at(x, i, 1);
 }
-
-constexpr int64_t kVector = 16;  // as many floats as the longest vectors have
 
 // ---- Norms ----
 
@@ -61,7 +60,7 @@ FLUX2_INLINE void add_gated_row(float* y, const float* x, const float* branch, c
 // At most 16 values. Two loops: in one, GCC divides every gate by the largest exponential as well,
 // which gives denormal numbers, at 150 cycles for each vector of them.
 FLUX2_INLINE void swiglu_some(float* y, const float* gate, const float* up, int64_t n) {
-    std::array<float, kVector> divisors;
+    std::array<float, kChains> divisors;
     for (int64_t i = 0; i < n; ++i) {
         divisors[static_cast<size_t>(i)] = 1 + exp_of(-gate[i]);
     }
@@ -72,8 +71,8 @@ FLUX2_INLINE void swiglu_some(float* y, const float* gate, const float* up, int6
 
 FLUX2_INLINE void swiglu_row(float* y, const float* gate, const float* up, int64_t n) {
     int64_t first = 0;
-    for (; first + kVector <= n; first += kVector) {
-        swiglu_some(y + first, gate + first, up + first, kVector);
+    for (; first + kChains <= n; first += kChains) {
+        swiglu_some(y + first, gate + first, up + first, kChains);
     }
     swiglu_some(y + first, gate + first, up + first, n - first);
 }
