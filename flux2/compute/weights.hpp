@@ -70,6 +70,10 @@ class Weights {
     ggml_tensor* vector(const std::string& name);
     // Of a convolution, [kw, kh, in, out]; F16 unless the file or the options say F32.
     ggml_tensor* filter(const std::string& name);
+    // What was declared under that name, or null.
+    ggml_tensor* find(const std::string& name) const {
+        return ggml_get_tensor(context_.get(), name.c_str());
+    }
     // The values of a tensor of the list, for the host; nothing is declared.
     HostTensor read(const std::string& name) const;
     // The name of the file, for messages.

@@ -80,7 +80,7 @@ ggml_tensor* LinearPass::back(const PassContext& context, ggml_tensor* d) const 
 
 // ---- Double blocks ----
 
-StreamPass::StreamPass(const PassContext& context, const FrozenStream& weights, ggml_tensor* x,
+StreamPass::StreamPass(const PassContext& context, const StreamWeights& weights, ggml_tensor* x,
                        const StreamMods& mods)
     : mods_(mods),
       weights_(&weights),
@@ -119,9 +119,8 @@ ggml_tensor* StreamPass::back(const PassContext& context, ggml_tensor* d_project
                              d_middle_);
 }
 
-DoublePass::DoublePass(const PassContext& context, const FrozenDoubleBlock& weights,
-                       const TokenStreams& x, const StreamMods& img_mods,
-                       const StreamMods& txt_mods)
+DoublePass::DoublePass(const PassContext& context, const DoubleBlockWeights& weights,
+                       const Streams& x, const StreamMods& img_mods, const StreamMods& txt_mods)
     : weights_(&weights),
       img_(context, weights.img, x.img, img_mods),
       txt_(context, weights.txt, x.txt, txt_mods) {
@@ -135,12 +134,12 @@ DoublePass::DoublePass(const PassContext& context, const FrozenDoubleBlock& weig
     img_.finish(context, columns(context.g, attention_.result, n_txt, x.img->ne[1]));
 }
 
-TokenStreams DoublePass::back(const PassContext& context, const TokenStreams& d, bool wants_x) {
+Streams DoublePass::back(const PassContext& context, const Streams& d, bool wants_x) {
     Graph& g = context.g;
     const std::array d_attn = {txt_.back_to_attention(context, d.txt),
                                img_.back_to_attention(context, d.img)};
     const AttentionGradient d_heads = attention_gradient(g, attention_, join_columns(g, d_attn));
-    const auto finish = [&](StreamPass& stream, const FrozenStream& weights, int64_t first) {
+    const auto finish = [&](StreamPass& stream, const StreamWeights& weights, int64_t first) {
         ggml_tensor* d_projection = heads_gradient(
             g, {stream.projection(), weights.q_norm, weights.k_norm, first}, d_heads, context.rope);
         return stream.back(context, d_projection, wants_x);
@@ -151,8 +150,8 @@ TokenStreams DoublePass::back(const PassContext& context, const TokenStreams& d,
 
 // ---- Single blocks ----
 
-SinglePass::SinglePass(const PassContext& context, const FrozenSingleBlock& weights, ggml_tensor* x,
-                       const Mod& mod)
+SinglePass::SinglePass(const PassContext& context, const SingleBlockWeights& weights,
+                       ggml_tensor* x, const Mod& mod)
     : weights_(&weights),
       mod_(mod),
       x_(x),

@@ -6,7 +6,7 @@
 #include "compute/graph.hpp"
 #include "compute/operands.hpp"
 #include "compute/ops/gradient_ops.hpp"
-#include "train/frozen_network.hpp"
+#include "models/transformer_network.hpp"
 
 #include <ggml.h>
 
@@ -56,14 +56,10 @@ struct StreamMods {  // of one stream of a double block
     Mod attn, mlp;
 };
 
-struct TokenStreams {
-    ggml_tensor *img, *txt;  // [hidden, n_img], [hidden, n_txt]
-};
-
 // One stream of a double block.
 class StreamPass {
   public:
-    StreamPass(const PassContext& context, const FrozenStream& weights, ggml_tensor* x,
+    StreamPass(const PassContext& context, const StreamWeights& weights, ggml_tensor* x,
                const StreamMods& mods);
 
     ggml_tensor* projection() const { return qkv_.result(); }
@@ -78,7 +74,7 @@ class StreamPass {
 
   private:
     StreamMods mods_;
-    const FrozenStream* weights_;
+    const StreamWeights* weights_;
     ggml_tensor* x_;
     LinearPass qkv_, proj_, mlp_in_, mlp_out_;
     ggml_tensor* middle_ = nullptr;    // between attention and MLP
@@ -88,29 +84,29 @@ class StreamPass {
 
 class DoublePass {
   public:
-    DoublePass(const PassContext& context, const FrozenDoubleBlock& weights, const TokenStreams& x,
+    DoublePass(const PassContext& context, const DoubleBlockWeights& weights, const Streams& x,
                const StreamMods& img_mods, const StreamMods& txt_mods);
 
-    TokenStreams result() const { return {img_.result(), txt_.result()}; }
+    Streams result() const { return {img_.result(), txt_.result()}; }
     // The gradients of x, or nulls when they are not wanted.
-    TokenStreams back(const PassContext& context, const TokenStreams& d, bool wants_x);
+    Streams back(const PassContext& context, const Streams& d, bool wants_x);
 
   private:
-    const FrozenDoubleBlock* weights_;
+    const DoubleBlockWeights* weights_;
     StreamPass img_, txt_;
     KeptAttention attention_;
 };
 
 class SinglePass {
   public:
-    SinglePass(const PassContext& context, const FrozenSingleBlock& weights, ggml_tensor* x,
+    SinglePass(const PassContext& context, const SingleBlockWeights& weights, ggml_tensor* x,
                const Mod& mod);
 
     ggml_tensor* result() const { return y_; }
     ggml_tensor* back(const PassContext& context, ggml_tensor* d, bool wants_x) const;
 
   private:
-    const FrozenSingleBlock* weights_;
+    const SingleBlockWeights* weights_;
     Mod mod_;
     ggml_tensor* x_;
     LinearPass linear1_, linear2_;

@@ -26,7 +26,7 @@ int64_t padded_rank(const TrainedAdapter& adapter) {
 // ---- The graph ----
 
 // What depends on the time alone.
-struct TimeMods {
+struct PassMods {
     StreamMods img, txt;
     Mod single, final;
 };
@@ -53,7 +53,11 @@ struct Built {
 class Builder {
   public:
     Builder(Built& built, const FrozenNetwork& network, const TransformerSizes& sizes)
-        : built_(built), g_(built.graph), network_(network), sizes_(sizes) {}
+        : built_(built),
+          g_(built.graph),
+          network_(network),
+          parts_(network.parts()),
+          sizes_(sizes) {}
 
     void declare_inputs(const TrainedAdapter& adapter) {
         const ExampleShape& shape = built_.shape;
@@ -80,13 +84,13 @@ class Builder {
         PassContext context = {
             g_, built_.pairs,
             rope_of_axes(g_, built_.pos, sizes_.head_dim, static_cast<float>(sizes_.rope_theta))};
-        const TimeMods mods = time_mods();
-        const LinearPass img_in(context, network_.img_in, built_.img);
-        const LinearPass txt_in(context, network_.txt_in, built_.txt);
-        const TokenStreams x0 = {img_in.result(), txt_in.result()};
+        const PassMods mods = time_mods();
+        const LinearPass img_in(context, parts_.img_in, built_.img);
+        const LinearPass txt_in(context, parts_.txt_in, built_.txt);
+        const Streams x0 = {img_in.result(), txt_in.result()};
         g_.expand(x0.txt);
         forward(context, x0, mods);
-        const FinalPass final(context, network_.final_linear,
+        const FinalPass final(context, parts_.final_linear,
                               columns(g_, z_, built_.shape.n_txt, built_.shape.n_img), mods.final);
         built_.velocity = g_.keep(final.result());
         built_.difference = ggml_sub(g_, built_.velocity, built_.target);
@@ -95,8 +99,8 @@ class Builder {
         }
         built_.difference = g_.keep(built_.difference);
         const bool trains_inputs =
-            built_.pairs.contains(network_.img_in) || built_.pairs.contains(network_.txt_in);
-        const TokenStreams d0 = backward(context, final, mods, trains_inputs);
+            built_.pairs.contains(parts_.img_in) || built_.pairs.contains(parts_.txt_in);
+        const Streams d0 = backward(context, final, mods, trains_inputs);
         if (trains_inputs) {
             img_in.back_to_pair(context, d0.img);
             txt_in.back_to_pair(context, d0.txt);
@@ -105,7 +109,7 @@ class Builder {
     }
 
   private:
-    ggml_tensor* embed(const FrozenEmbedder& w, ggml_tensor* e) {
+    ggml_tensor* embed(const EmbedderWeights& w, ggml_tensor* e) {
         return exact_linear(g_, w.out_layer, ggml_silu(g_, exact_linear(g_, w.in_layer, e)));
     }
 
@@ -118,35 +122,35 @@ class Builder {
         return {chunk(first), chunk(first + 1), has_gate ? chunk(first + 2) : nullptr};
     }
 
-    TimeMods time_mods() {
-        ggml_tensor* vec = embed(network_.time_in, built_.time);
+    PassMods time_mods() {
+        ggml_tensor* vec = embed(parts_.time_in, built_.time);
         if (built_.guidance != nullptr) {
-            vec = ggml_add(g_, vec, embed(network_.guidance_in, built_.guidance));
+            vec = ggml_add(g_, vec, embed(parts_.guidance_in, built_.guidance));
         }
         vec = ggml_silu(g_, vec);
-        ggml_tensor* img = exact_linear(g_, network_.mod_img, vec);
-        ggml_tensor* txt = exact_linear(g_, network_.mod_txt, vec);
+        ggml_tensor* img = exact_linear(g_, parts_.mod_img, vec);
+        ggml_tensor* txt = exact_linear(g_, parts_.mod_txt, vec);
         return {.img = {chunks(img, 0), chunks(img, 3)},
                 .txt = {chunks(txt, 0), chunks(txt, 3)},
-                .single = chunks(exact_linear(g_, network_.mod_single, vec), 0),
-                .final = chunks(exact_linear(g_, network_.final_mod, vec), 0)};
+                .single = chunks(exact_linear(g_, parts_.mod_single, vec), 0),
+                .final = chunks(exact_linear(g_, parts_.final_mod, vec), 0)};
     }
 
-    ggml_tensor* join(const TokenStreams& x) {
+    ggml_tensor* join(const Streams& x) {
         const std::array parts = {x.txt, x.img};
         return join_columns(g_, parts);
     }
 
     // Keeps the inputs of all blocks, and of the last one everything.
-    void forward(const PassContext& context, TokenStreams x, const TimeMods& mods) {
-        for (const FrozenDoubleBlock& block : network_.double_blocks) {
+    void forward(const PassContext& context, Streams x, const PassMods& mods) {
+        for (const DoubleBlockWeights& block : parts_.double_blocks) {
             streams_.push_back(x);
             last_double_.emplace(context, block, x, mods.img, mods.txt);
             x = last_double_->result();
             g_.end_block({x.txt, x.img});
         }
         z_ = join(x);
-        for (const FrozenSingleBlock& block : network_.single_blocks) {
+        for (const SingleBlockWeights& block : parts_.single_blocks) {
             joined_.push_back(z_);
             last_single_.emplace(context, block, z_, mods.single);
             z_ = last_single_->result();
@@ -154,24 +158,24 @@ class Builder {
         }
     }
 
-    bool trains(const FrozenSingleBlock& block) const {
+    bool trains(const SingleBlockWeights& block) const {
         return built_.pairs.contains(block.linear1) || built_.pairs.contains(block.linear2);
     }
-    bool trains(const FrozenStream& s) const {
+    bool trains(const StreamWeights& s) const {
         return built_.pairs.contains(s.qkv) || built_.pairs.contains(s.proj) ||
                built_.pairs.contains(s.mlp_in) || built_.pairs.contains(s.mlp_out);
     }
-    bool trains(const FrozenDoubleBlock& block) const {
+    bool trains(const DoubleBlockWeights& block) const {
         return trains(block.img) || trains(block.txt);
     }
 
     // The first block that is trained: gradients need not go beyond it.
     size_t first_trained(bool trains_inputs) const {
-        const size_t n_double = network_.double_blocks.size();
+        const size_t n_double = parts_.double_blocks.size();
         size_t i = 0;
-        while (!trains_inputs && i < n_double + network_.single_blocks.size() &&
-               !(i < n_double ? trains(network_.double_blocks[i])
-                              : trains(network_.single_blocks[i - n_double]))) {
+        while (!trains_inputs && i < n_double + parts_.single_blocks.size() &&
+               !(i < n_double ? trains(parts_.double_blocks[i])
+                              : trains(parts_.single_blocks[i - n_double]))) {
             ++i;
         }
         return i;
@@ -179,8 +183,8 @@ class Builder {
 
     // From the last block to the first that is trained; each but the last is computed once more.
     // Returns the gradients of the first block's inputs when inputs are trained.
-    TokenStreams backward(const PassContext& context, const FinalPass& final, const TimeMods& mods,
-                          bool trains_inputs) {
+    Streams backward(const PassContext& context, const FinalPass& final, const PassMods& mods,
+                     bool trains_inputs) {
         const ExampleShape& shape = built_.shape;
         // Of the mean of squares.
         const auto n = static_cast<float>(ggml_nelements(built_.difference));
@@ -188,8 +192,8 @@ class Builder {
         // Other tokens have no part in the loss.
         dz = ggml_pad_ext(g_, dz, 0, 0, static_cast<int>(shape.n_txt),
                           static_cast<int>(shape.n_ref), 0, 0, 0, 0);
-        const size_t n_double = network_.double_blocks.size();
-        const size_t n_blocks = n_double + network_.single_blocks.size();
+        const size_t n_double = parts_.double_blocks.size();
+        const size_t n_blocks = n_double + parts_.single_blocks.size();
         const size_t first = first_trained(trains_inputs);
         const auto wants_x = [&](size_t i) { return i > first || trains_inputs; };
         size_t i = n_blocks;
@@ -197,12 +201,12 @@ class Builder {
             const size_t block = i - 1 - n_double;
             const bool is_last = i == n_blocks;
             const SinglePass pass = is_last ? *last_single_
-                                            : SinglePass(context, network_.single_blocks[block],
+                                            : SinglePass(context, parts_.single_blocks[block],
                                                          joined_[block], mods.single);
             dz = pass.back(context, dz, wants_x(i - 1));
             end_block(dz);
         }
-        TokenStreams d = {nullptr, nullptr};
+        Streams d = {nullptr, nullptr};
         if (i > first) {
             d = {.img = columns(g_, dz, shape.n_txt, shape.n_img + shape.n_ref),
                  .txt = columns(g_, dz, 0, shape.n_txt)};
@@ -210,7 +214,7 @@ class Builder {
         for (; i > first; --i) {
             const bool is_last = i == n_blocks;
             DoublePass pass = is_last ? *last_double_
-                                      : DoublePass(context, network_.double_blocks[i - 1],
+                                      : DoublePass(context, parts_.double_blocks[i - 1],
                                                    streams_[i - 1], mods.img, mods.txt);
             d = pass.back(context, d, wants_x(i - 1));
             if (d.txt != nullptr) {
@@ -230,10 +234,11 @@ class Builder {
     Built& built_;
     Graph& g_;
     const FrozenNetwork& network_;
+    const TransformerNetwork& parts_;
     const TransformerSizes& sizes_;
-    std::vector<TokenStreams> streams_;  // inputs of double blocks
-    std::vector<ggml_tensor*> joined_;   // inputs of single blocks
-    ggml_tensor* z_ = nullptr;           // after all blocks
+    std::vector<Streams> streams_;      // inputs of double blocks
+    std::vector<ggml_tensor*> joined_;  // inputs of single blocks
+    ggml_tensor* z_ = nullptr;          // after all blocks
     std::optional<DoublePass> last_double_;
     std::optional<SinglePass> last_single_;
 };
