@@ -245,6 +245,9 @@ TEST_CASE("a loss that is not finite ends the run with the last good state") {
     CAPTURE(result.err);
     CHECK(result.exit_code == 1);
     CHECK(says(result, "begin again with a lower learning_rate"));
+    // The first step is fine, since B is zero; the second is not.
+    CHECK(says(result, "--resume " + c.in("out/lora-step00000001.state")));
+    CHECK(fs::exists(c.folder / "out/lora-step00000001.state"));
 }
 
 TEST_CASE("memory and time are told beforehand, and a distilled base is warned about") {
