@@ -23,7 +23,6 @@ struct TrainPlan {
     double seconds = 0;      // of the whole run, without encoding, samples and validation
     int64_t n_examples = 0;  // of the run
 
-    uint64_t device_bytes() const { return weights.own.device + compute.device; }
     uint64_t host_bytes() const { return weights.own.host + compute.host + adapter + dataset; }
 };
 

@@ -166,14 +166,6 @@ std::map<std::string, std::string> facts_of(const TrainOptions& o, const Model& 
     return facts;
 }
 
-// Streams blocks where the device's memory, or what may be used of it, is too small.
-void place_weights(const TrainOptions& o, const TrainPlan& plan, WeightOptions& weights) {
-    const uint64_t limit = o.model.load.max_device_bytes;
-    if (limit > 0 && plan.device_bytes() > limit) {
-        weights.stream_blocks = true;
-    }
-}
-
 // What a run writes at most: LoRA files, and states of which one more than is kept is there while
 // it is written.
 uint64_t output_bytes(const TrainOptions& o, size_t n_parameters) {
@@ -367,9 +359,9 @@ void train(TrainOptions o) {
     settle_steps(data, o);
     TrainedAdapter adapter(model.sizes, o.adapter);
     display.say(summary(o, data, adapter));
-    WeightOptions weights = weight_options(o.model.load, Part::transformer, Placement::device);
+    const WeightOptions weights =
+        weight_options(o.model.load, Part::transformer, Placement::device);
     TrainPlan plan = plan_memory(o, model, data.sources, data.pictures, adapter, weights);
-    place_weights(o, plan, weights);
     const LoadOptions load = with_settled_split(o.model.load);
     LoadedModel loaded(model, load);
     loaded.set_cancel(&cancel_requested);
