@@ -249,7 +249,7 @@ Request request_of(const std::string& prompt, float strength) {
 }
 
 // The trainer's own pictures of unseen prompts have 82 to 83 % of blue in the mean. Single ones
-// have less where the scene has large white things.
+// have less where the scene has large white things: 70.6 to 91.6 % in the six that were recorded.
 TEST_CASE("the bundled LoRA draws blueprints of held-out prompts, the model alone does not") {
     LoadOptions options;
     options.keep_loaded = true;
