@@ -4,7 +4,6 @@
 #include "base/file.hpp"
 #include "checkpoints/checkpoint.hpp"
 #include "checkpoints/inventory.hpp"
-#include "compute/cpu/amx_tiles.hpp"
 #include "formats/safetensors.hpp"
 #include "formats/tensor_source.hpp"
 #include "pipeline/denoise.hpp"
@@ -81,19 +80,22 @@ struct Setup {
         return denoiser.velocity(noise, 1.0f, 0).data;
     }
 
-    std::vector<float> velocity(const Backend& backend, std::optional<TensorType> type,
+    std::vector<float> velocity(const Backend& backend, const Checkpoint& weights,
+                                std::optional<TensorType> type,
                                 std::shared_ptr<const AdapterSet> adapters) const {
         WeightOptions options;
         options.type = type;
         options.adapters = std::move(adapters);
-        Transformer transformer(backend, sizes, checkpoint, options);
+        Transformer transformer(backend, sizes, weights, options);
         return velocity(transformer);
     }
 
-    std::vector<double> change(const Backend& backend, TensorType type,
+    // What the adapters change on the weights of a file, as that has them or in another type.
+    std::vector<double> change(const Backend& backend, const Checkpoint& weights,
+                               std::optional<TensorType> type,
                                const std::shared_ptr<const AdapterSet>& adapters) const {
-        const std::vector<float> with = velocity(backend, type, adapters);
-        const std::vector<float> without = velocity(backend, type, nullptr);
+        const std::vector<float> with = velocity(backend, weights, type, adapters);
+        const std::vector<float> without = velocity(backend, weights, type, nullptr);
         std::vector<double> difference(with.size());
         for (size_t i = 0; i < with.size(); ++i) {
             difference[i] = static_cast<double>(with[i]) - static_cast<double>(without[i]);
@@ -118,35 +120,48 @@ double relative_distance(const std::vector<double>& a, const std::vector<double>
     return std::sqrt(dot(difference, difference) / dot(b, b));
 }
 
+// The tiny model as the converter writes it in a type.
+Checkpoint converted(const test::TemporaryFolder& folder, TensorType type) {
+    const fs::path file = folder / (std::string(type_name(type)) + ".gguf");
+    const test::ProgramResult result =
+        test::run_program(test::convert_path() + " " + (kTiny / "flux2-tiny-bf16.gguf").string() +
+                          " --type " + std::string(type_name(type)) + " -o " + file.string());
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    return Checkpoint::open(file, Part::transformer);
+}
+
 // What is compared is the part of the change in the direction of the change on F32: weights in few
 // bits are another model, whose velocities differ in other directions too.
 TEST_CASE("an adapter changes velocities on weights of any type as on F32") {
     const Setup setup;
+    const test::TemporaryFolder folder;
     const Backend cpu("CPU");
+    std::vector<Checkpoint> weights;
+    for (const TensorType type :
+         {TensorType::bf16, TensorType::f16, TensorType::q8_0, TensorType::q4_k}) {
+        weights.push_back(converted(folder, type));
+    }
     for (const char* name : {"diffusers", "dora", "kohya", "loha", "lokr", "peft"}) {
         const auto adapters = set_of(recorded(name), 1.0f, setup.sizes);
-        const std::vector<double> expected = setup.change(cpu, TensorType::f32, adapters);
+        const std::vector<double> expected =
+            setup.change(cpu, setup.checkpoint, TensorType::f32, adapters);
         for (const DeviceInfo& device : list_devices()) {
             const Backend backend(device.name);
-            for (const TensorType type :
-                 {TensorType::bf16, TensorType::f16, TensorType::q8_0, TensorType::q4_k}) {
-                CAPTURE(name);
+            for (const Checkpoint& checkpoint : weights) {
+                const std::vector<double> change =
+                    setup.change(backend, checkpoint, std::nullopt, adapters);
+                CAPTURE(std::string(name));
                 CAPTURE(device.name);
-                CAPTURE(type_name(type));
-                const std::vector<double> change = setup.change(backend, type, adapters);
-                // This LoHa on weights of 4 bits is at the edge: 9.9 % with ggml's
-                // multiplies, 10.04 % in AMX tiles, and over 10 % with other noises than the
-                // recorded one.
-                const bool at_edge =
-                    cpu::has_amx() && type == TensorType::q4_k && std::string(name) == "loha";
-                CHECK(std::abs(dot(change, expected) / dot(expected, expected) - 1) <
-                      (at_edge ? 0.12 : 0.1));
+                CAPTURE(checkpoint.file());
+                CHECK(std::abs(dot(change, expected) / dot(expected, expected) - 1) < 0.1);
             }
         }
     }
 }
 
-// A LoRA of rank 32 on all matrices of the blocks, with values of the size that training gives.
+// A LoRA of rank 32 on all matrices of the blocks that changes the first velocity by 9 %, as the
+// recorded ones do.
 void write_random_lora(const fs::path& file, const Checkpoint& checkpoint) {
     constexpr int64_t kRank = 32;
     std::vector<FloatTensor> tensors;
@@ -169,7 +184,7 @@ void write_random_lora(const fs::path& file, const Checkpoint& checkpoint) {
         const int64_t n_in = tensor.shape.ne[0];
         const int64_t n_out = tensor.shape.ne[1];
         tensors.push_back({stem + ".lora_A.weight", {kRank, n_in}, values(n_in * kRank, 0.1)});
-        tensors.push_back({stem + ".lora_B.weight", {n_out, kRank}, values(n_out * kRank, 0.02)});
+        tensors.push_back({stem + ".lora_B.weight", {n_out, kRank}, values(n_out * kRank, 0.3)});
     }
     write_safetensors(file, tensors);
 }
@@ -180,8 +195,10 @@ TEST_CASE("a LoRA of rank 32 keeps its effect on a model in 4 bits") {
     write_random_lora(folder / "lora.safetensors", setup.checkpoint);
     const auto adapters = set_of(folder / "lora.safetensors", 1.0f, setup.sizes);
     const Backend cpu("CPU");
-    const std::vector<double> expected = setup.change(cpu, TensorType::f32, adapters);
-    const std::vector<double> ours = setup.change(cpu, TensorType::q4_0, adapters);
+    const std::vector<double> expected =
+        setup.change(cpu, setup.checkpoint, TensorType::f32, adapters);
+    const std::vector<double> ours =
+        setup.change(cpu, converted(folder, TensorType::q4_0), std::nullopt, adapters);
     CHECK(dot(ours, expected) / dot(expected, expected) >= 0.95);
 }
 
@@ -189,13 +206,13 @@ TEST_CASE("merged by the converter and applied at run time are the same") {
     const Setup setup;
     const test::TemporaryFolder folder;
     const Backend cpu("CPU");
-    const auto at_run_time =
-        setup.velocity(cpu, TensorType::f32, set_of(kBlueprint, 0.8f, setup.sizes));
-    const test::ProgramResult converted = test::run_program(
+    const auto at_run_time = setup.velocity(cpu, setup.checkpoint, TensorType::f32,
+                                            set_of(kBlueprint, 0.8f, setup.sizes));
+    const test::ProgramResult merging = test::run_program(
         test::convert_path() + " " + (kTiny / "flux2-tiny-bf16.gguf").string() + " --lora " +
         kBlueprint.string() + ":0.8 --type F32 -o " + (folder / "merged.gguf").string());
-    INFO(converted.err);
-    REQUIRE(converted.exit_code == 0);
+    INFO(merging.err);
+    REQUIRE(merging.exit_code == 0);
     const Checkpoint merged = Checkpoint::open(folder / "merged.gguf", Part::transformer);
     Transformer transformer(cpu, setup.sizes, merged);
     const std::vector<float> velocity = setup.velocity(transformer);
