@@ -32,6 +32,15 @@ fail() {
     exit 1
 }
 
+# ---- Compiled shaders are kept for the runs that follow, apart from those of other programs.
+export MESA_SHADER_CACHE_DIR=$work/shaders
+driver=$(sed -n 's/.*"library_path": *"\([^"]*\)".*/\1/p' /usr/share/vulkan/icd.d/lvp_icd.*.json)
+if [ "$(uname -m)" = aarch64 ] && ldd "$driver" | grep -q libLLVM-15; then
+    hidden=$(grep -q '^Features.* sve' /proc/cpuinfo || echo -DSVE_IS_HIDDEN)
+    cc -shared -fPIC -O1 $hidden -o "$work/mesa_on_arm.so" "$root/tests/vulkan/mesa_on_arm.c"
+    export LD_PRELOAD=$work/mesa_on_arm.so
+fi
+
 # ---- Which device is used: never this one unless it is named.
 export GGML_VK_VISIBLE_DEVICES=0  # ggml itself leaves software devices out otherwise
 "$flux2" devices | tee "$work/devices.txt"
