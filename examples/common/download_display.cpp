@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <iomanip>
-#include <iostream>
 #include <sstream>
 
 namespace flux2::cli {
@@ -13,6 +12,18 @@ namespace {
 
 std::string name_of(const hub::FileProgress& progress) {
     return progress.path.substr(progress.path.rfind('/') + 1);
+}
+
+// Bytes per second.
+double rate_of(const hub::FileProgress& progress, double seconds) {
+    return static_cast<double>(progress.done - progress.begun) / std::max(seconds, 1e-3);
+}
+
+// "1.1 GB of 2.6 GB, 85 MB/s"
+std::string amount_of(const hub::FileProgress& progress, double rate) {
+    return concat(readable_bytes(progress.done),
+                  progress.size ? " of " + readable_bytes(*progress.size) : "", ", ",
+                  readable_bytes(static_cast<uint64_t>(rate)), "/s");
 }
 
 }  // namespace
@@ -30,49 +41,63 @@ std::string readable_bytes(uint64_t bytes) {
     return text.str();
 }
 
-std::string download_line(const hub::FileProgress& progress, double seconds) {
-    const double rate =
-        static_cast<double>(progress.done - progress.begun) / std::max(seconds, 1e-3);
-    const std::string speed = readable_bytes(static_cast<uint64_t>(rate)) + "/s";
+std::string download_bar(const hub::FileProgress& progress, double seconds) {
+    const double rate = rate_of(progress, seconds);
     if (!progress.size) {
-        return concat(name_of(progress), "  ", readable_bytes(progress.done), ", ", speed);
+        return concat(name_of(progress), "  ", amount_of(progress, rate));
     }
     const auto size = static_cast<double>(std::max<uint64_t>(*progress.size, 1));
     const double share = static_cast<double>(progress.done) / size;
     // The bar tells the time left from the seconds that all of it took so far: at this rate.
     const double as_if = rate > 0 ? static_cast<double>(progress.done) / rate : 0;
-    return progress_bar(
-        name_of(progress), rate > 0 ? share : 0,
-        concat(readable_bytes(progress.done), " of ", readable_bytes(*progress.size), ", ", speed),
-        as_if);
+    return progress_bar(name_of(progress), rate > 0 ? share : 0, amount_of(progress, rate), as_if);
 }
 
-void DownloadDisplay::show(const hub::FileProgress& progress) {
-    if (quiet_) {
+std::string download_line(const hub::FileProgress& progress, double seconds) {
+    const double rate = rate_of(progress, seconds);
+    std::string line = concat("downloading ", name_of(progress), ": ", amount_of(progress, rate));
+    if (progress.size && rate > 0) {
+        const auto left = static_cast<double>(*progress.size - progress.done);
+        line += concat(", ", readable_seconds(left / rate), " left");
+    }
+    return line;
+}
+
+void DownloadDisplay::begin(const hub::FileProgress& progress, Time now) {
+    path_ = progress.path;
+    start_ = now;
+    told_ = now;
+    has_ended_ = false;
+    line_.hurry();
+    if (!line_.on_terminal()) {
+        tell_(concat("downloading ", name_of(progress),
+                     progress.size ? ", " + readable_bytes(*progress.size) : "",
+                     progress.begun > 0 ? ", continued at " + readable_bytes(progress.begun) : ""));
+    }
+}
+
+void DownloadDisplay::show(const hub::FileProgress& progress, Time now) {
+    constexpr auto kBetweenLines = std::chrono::seconds(5);
+    if (!tell_) {
         return;
     }
-    const auto now = std::chrono::steady_clock::now();
     if (progress.path != path_) {
-        path_ = progress.path;
-        start_ = now;
-        has_ended_ = false;
-        line_.hurry();
-        if (!line_.on_terminal()) {
-            std::cerr << "downloading " << name_of(progress)
-                      << (progress.size ? ", " + readable_bytes(*progress.size) : "")
-                      << (progress.begun > 0 ? ", continued at " + readable_bytes(progress.begun)
-                                             : "")
-                      << std::endl;
-        }
+        begin(progress, now);
+    }
+    if (has_ended_) {
+        return;
     }
     const double seconds = std::chrono::duration<double>(now - start_).count();
-    if (progress.size && progress.done == *progress.size && !has_ended_) {
+    if (progress.size && progress.done == *progress.size) {
         has_ended_ = true;
         line_.clear();
-        std::cerr << "downloaded " << name_of(progress) << ", " << readable_bytes(progress.done)
-                  << " in " << readable_seconds(seconds) << std::endl;
-    } else if (!has_ended_) {
-        line_.show([&] { return download_line(progress, seconds); });
+        tell_(concat("downloaded ", name_of(progress), ", ", readable_bytes(progress.done), " in ",
+                     readable_seconds(seconds)));
+    } else if (line_.on_terminal()) {
+        line_.show([&] { return download_bar(progress, seconds); });
+    } else if (now - told_ >= kBetweenLines) {
+        told_ = now;
+        tell_(download_line(progress, seconds));
     }
 }
 

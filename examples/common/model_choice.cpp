@@ -7,7 +7,6 @@
 #include "common/model_store.hpp"
 #include "common/user_folders.hpp"
 
-#include <iostream>
 #include <string>
 
 namespace flux2::cli {
@@ -19,17 +18,17 @@ std::string file_name(const fs::path& path) {
     return path.empty() ? "none" : path.filename().string();
 }
 
-void tell(const std::string& name, const ModelFiles& files, bool quiet) {
-    if (!quiet) {
-        std::cerr << "model: " << name << ": " << file_name(files.transformer) << ", "
-                  << file_name(files.text_encoder) << ", " << file_name(files.vae) << std::endl;
+void tell_files(const std::string& name, const ModelFiles& files, const LineSink& tell) {
+    if (tell) {
+        tell(concat("model: ", name, ": ", file_name(files.transformer), ", ",
+                    file_name(files.text_encoder), ", ", file_name(files.vae)));
     }
 }
 
-StoreOptions store_options(const ModelOptions& model, bool quiet) {
+StoreOptions store_options(const ModelOptions& model, const LineSink& tell) {
     StoreOptions options;
     options.offline = model.hub.offline;
-    options.quiet = quiet;
+    options.tell = tell;
     return options;
 }
 
@@ -54,8 +53,8 @@ void check_may_be_folder(const ModelTable& table, const std::string& text) {
 }
 
 // -hf and its kin as files.
-ModelFiles files_of_hub(const ModelOptions& model, bool quiet) {
-    ModelStore store(store_options(model, quiet));
+ModelFiles files_of_hub(const ModelOptions& model, const LineSink& tell) {
+    ModelStore store(store_options(model, tell));
     ModelFiles files = model.files;
     const auto fetch = [&](const std::string& reference, fs::path& file) {
         if (!reference.empty() && file.empty()) {
@@ -74,18 +73,18 @@ ModelFiles files_of_hub(const ModelOptions& model, bool quiet) {
         const TableFile& usual = known->transformer.files.front();
         files = store.fetch(with_partners(*known, of_type == nullptr ? usual : *of_type), files);
     }
-    tell(model.hub.transformer, files, quiet);
+    tell_files(model.hub.transformer, files, tell);
     return files;
 }
 
 }  // namespace
 
-ModelFiles choose_files(const ModelOptions& model, bool quiet) {
+ModelFiles choose_files(const ModelOptions& model, const LineSink& tell) {
     if (model.hub.names_any()) {
         ModelOptions with_files = model;
-        with_files.files = files_of_hub(model, quiet);
+        with_files.files = files_of_hub(model, tell);
         with_files.hub = {};
-        return choose_files(with_files, quiet);
+        return choose_files(with_files, tell);
     }
     const ModelFiles& named = model.files;
     const bool nothing_named = model.folder.empty() && named.transformer.empty() &&
@@ -100,9 +99,9 @@ ModelFiles choose_files(const ModelOptions& model, bool quiet) {
         const ModelTable table = read_model_table();
         const auto found = converted.empty() ? find_named_model(table, text) : std::nullopt;
         if (found && !found->model.is_bundled) {
-            ModelStore store(store_options(model, quiet));
+            ModelStore store(store_options(model, tell));
             const ModelFiles files = store.fetch(*found, named);
-            tell(found->name(), files, quiet);
+            tell_files(found->name(), files, tell);
             return files;
         }
         if (!converted.empty()) {
@@ -114,10 +113,9 @@ ModelFiles choose_files(const ModelOptions& model, bool quiet) {
         }
     }
     const FoundModel found = find_model(folder, model.load.variant, named);
-    if (!quiet) {
-        std::cerr << (nothing_named ? "no model named (-m FOLDER), so the bundled toy: "
-                                    : "model: ")
-                  << found.choice << std::endl;
+    if (tell) {
+        tell(concat(nothing_named ? "no model named (-m FOLDER), so the bundled toy: " : "model: ",
+                    found.choice));
     }
     return found.files;
 }

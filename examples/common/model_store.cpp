@@ -9,7 +9,6 @@
 #include "downloads/hub_settings.hpp"
 
 #include <cstdlib>
-#include <iostream>
 #include <set>
 #include <span>
 #include <system_error>
@@ -77,18 +76,18 @@ ModelStore::ModelStore(const StoreOptions& options)
       table_(read_model_table()),
       client_(settings_for(options)),
       cache_(client_.settings().cache),
-      display_(options.quiet) {}
+      display_(options.tell) {}
 
 fs::path ModelStore::find(const TableFile& file) const {
     return cache_.find(name_of(file));
 }
 
 void ModelStore::show_licence(const std::string& what, const TablePart& part) const {
-    if (options_.quiet || part.licence.empty() || was_shown(what + ": " + part.licence)) {
+    if (!options_.tell || part.licence.empty() || was_shown(what + ": " + part.licence)) {
         return;
     }
-    std::cerr << what << " is under the licence " << part.licence
-              << (part.licence_page.empty() ? "" : ": " + part.licence_page) << std::endl;
+    options_.tell(concat(what, " is under the licence ", part.licence,
+                         part.licence_page.empty() ? "" : ": " + part.licence_page));
 }
 
 fs::path ModelStore::fetch_part(const TablePart& part, const TableFile& file) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/download_display.hpp"
+#include "common/line_sink.hpp"
 #include "common/model_names.hpp"
 #include "common/options.hpp"
 #include "downloads/hub_cache.hpp"
@@ -19,9 +20,9 @@ namespace flux2::cli {
 
 struct StoreOptions {
     bool offline = false;
-    bool quiet = false;       // no lines about downloads and licences
     bool asks_newer = false;  // whether the Hub has a newer file
     int connections = 0;      // for one file; 0: the usual number
+    LineSink tell;            // about downloads and licences
 };
 
 // Downloads are cancelled by cancel_requested.

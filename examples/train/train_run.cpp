@@ -52,7 +52,7 @@ ModelFiles choose_training_files(const TrainOptions& o) {
     if (choice.load.variant.empty()) {
         choice.load.variant = "base";
     }
-    return choose_files(choice, o.quiet);
+    return choose_files(choice, lines_on_stderr(o.quiet));
 }
 
 std::vector<DatasetSource> sources_of(const fs::path& path, const FolderOptions& folder,

@@ -11,7 +11,7 @@ namespace flux2 {
 // On standard error; nothing is shown when that is no terminal.
 class TerminalLine {
   public:
-    TerminalLine() : terminal_(stderr_is_terminal()) {}
+    explicit TerminalLine(bool terminal = stderr_is_terminal()) : terminal_(terminal) {}
     ~TerminalLine() { clear(); }
     TerminalLine(const TerminalLine&) = delete;
     TerminalLine& operator=(const TerminalLine&) = delete;

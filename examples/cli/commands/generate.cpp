@@ -284,7 +284,7 @@ PictureMaker::PictureMaker(const GenerateOptions& o, OutputNames names, Display&
     : names_(std::move(names)),
       display_(display),
       devices_(devices_of(o.model.load)),
-      files_(choose_files(o.model, display.quiet())),
+      files_(choose_files(o.model, lines_on_stderr(display.quiet()))),
       hashes_(files_, o.model.load.cache_folder) {
     open_workers(o, 1);
 }

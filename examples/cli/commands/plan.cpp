@@ -142,8 +142,8 @@ int plan(int argc, char** argv) {
     Request request = make_request(o);
     const AdaptedPrompt prompt = resolve_tags({o.prompt.value_or("")}, o).front();
     apply_prompt(prompt, o, request);
-    Pipeline pipeline =
-        Pipeline::load(choose_files(o.model, o.style != OutputStyle::text), o.model.load);
+    const LineSink tell = lines_on_stderr(o.style != OutputStyle::text);
+    Pipeline pipeline = Pipeline::load(choose_files(o.model, tell), o.model.load);
     const MemoryPlan memory = pipeline.plan(request, o.batch_size);
     if (o.style == OutputStyle::json) {
         std::cout << to_json(memory).dump() << std::endl;

@@ -63,7 +63,7 @@ PullOptions read(const cxxopts::ParseResult& args) {
     check(!o.names.empty() || !o.repositories.empty(), ErrorKind::bad_argument,
           "which model? flux2 pull klein-4b, or flux2 pull -hf OWNER/NAME:TYPE; flux2 models lists "
           "names");
-    o.store.quiet = args.count("quiet") > 0;
+    o.store.tell = lines_on_stderr(args.count("quiet") > 0);
     o.store.asks_newer = args.count("update") > 0;
     read_int(args, "connections", o.store.connections);
     check(o.store.connections >= 0 && o.store.connections <= 16 &&

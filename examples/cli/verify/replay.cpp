@@ -348,7 +348,7 @@ void replay_one(const fs::path& file, ModelOptions options, std::vector<Adapter>
     const Recording recording(file);
     const nlohmann::json settings = recording.settings();
     options.load.variant = recorded_variant(recording);
-    const Model model = open_model(choose_files(options, /*quiet=*/true), "");
+    const Model model = open_model(choose_files(options, nullptr), "");
     if (adapters.empty()) {
         adapters = recorded_adapters(recording, settings);
     }

@@ -133,7 +133,7 @@ HostTensor difference(HostTensor a, const HostTensor& b) {
 
 fs::path transformer_of(ModelOptions model, const Recording& recording) {
     model.load.variant = recorded_variant(recording);
-    return model.files.transformer.empty() ? choose_files(model, /*quiet=*/true).transformer
+    return model.files.transformer.empty() ? choose_files(model, nullptr).transformer
                                            : model.files.transformer;
 }
 

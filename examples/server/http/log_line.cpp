@@ -53,7 +53,8 @@ void log_line(LogLevel level, const std::string& event,
     for (const auto& [key, value] : values) {
         line += concat(" ", key, "=", value_of(value));
     }
-    write_to_stderr(line + "\n");  // in one piece
+    // In one piece; on a terminal in place of the bar of a download, which is drawn again below.
+    write_to_stderr((stderr_is_terminal() ? "\r\033[K" : "") + line + "\n");
 }
 
 }  // namespace flux2::server

@@ -140,7 +140,7 @@ cxxopts::Options describe_server_options() {
         ("metrics", "answer GET /metrics for Prometheus")    //
         ("respect-client-steps",
          "obey steps and guidance of clients that always send some, also on distilled models")  //
-        ("q,quiet", "no line for each request")                                                 //
+        ("q,quiet", "no lines for requests, jobs and downloads")                                //
         ("h,help", "print this help");
     return options;
 }

@@ -45,7 +45,11 @@ void Service::start() {
     check(!devices.empty(), ErrorKind::bad_argument, "--device is empty; leave it out");
     cli::ModelOptions model = options_.model;
     model.load.device = devices.front();
-    pool_ = std::make_unique<ModelPool>(model, options_.models_folder);
+    cli::LineSink tell;
+    if (!options_.quiet) {
+        tell = [](const std::string& line) { log_line(LogLevel::info, "model", {{"text", line}}); };
+    }
+    pool_ = std::make_unique<ModelPool>(model, options_.models_folder, tell);
     RunnerOptions runner;
     runner.devices = devices;
     runner.queue_size = options_.queue_size;

@@ -58,12 +58,13 @@ bool begins_path(const std::string& text, size_t at) {
 
 }  // namespace
 
-ModelPool::ModelPool(const cli::ModelOptions& options, const fs::path& models_folder)
+ModelPool::ModelPool(const cli::ModelOptions& options, const fs::path& models_folder,
+                     const cli::LineSink& tell)
     : load_(options.load) {
     const bool names_a_model =
         !options.folder.empty() || !options.files.transformer.empty() || options.hub.names_any();
     if (names_a_model || models_folder.empty()) {
-        const ModelFiles files = cli::choose_files(options, true);
+        const ModelFiles files = cli::choose_files(options, tell);
         add(name_of(options, files), files);
     }
     if (!models_folder.empty()) {

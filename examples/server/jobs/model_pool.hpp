@@ -2,6 +2,7 @@
 #pragma once
 
 #include <flux2/flux2.hpp>
+#include "common/line_sink.hpp"
 #include "common/model_hash.hpp"
 #include "common/options.hpp"
 
@@ -27,8 +28,9 @@ class ModelPool {
     // every folder in it that holds a whole model, under the folder's name. Empty: none. Opens
     // headers only and starts hashing the files. Throws bad_file, for a model of `options` that is
     // broken or when there is no model at all; others that cannot be used are left out with a
-    // warning.
-    ModelPool(const cli::ModelOptions& options, const std::filesystem::path& models_folder);
+    // warning. What is downloaded, and what is chosen, is told.
+    ModelPool(const cli::ModelOptions& options, const std::filesystem::path& models_folder,
+              const cli::LineSink& tell);
 
     const std::vector<ModelEntry>& entries() const { return entries_; }
     // An empty name is the first model. Null for an unknown one.
