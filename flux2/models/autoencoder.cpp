@@ -57,8 +57,10 @@ Autoencoder::BuiltGraph& Autoencoder::graph_for(bool decoding, const std::array<
     }
     built_.reset();                                    // gives its memory back first
     const int64_t pixels_of_input = decoding ? 8 : 1;  // along each side
+    Form form = form_;
+    form.half_bands = form.half_bands && decoding;
     auto built = std::make_unique<BuiltGraph>(
-        backend_, max_nodes(ne[0] * pixels_of_input, ne[1] * pixels_of_input), form_);
+        backend_, max_nodes(ne[0] * pixels_of_input, ne[1] * pixels_of_input), form);
     built->decoding = decoding;
     built->input_ne = ne;
     Graph& g = built->graph;

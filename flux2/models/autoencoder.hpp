@@ -19,8 +19,8 @@
 namespace flux2 {
 
 // How much memory a computation takes, from the fastest to the smallest. In bands its feature maps
-// are computed some rows at a time; the results are the same, up to the rounding of kept maps to
-// F16 on NVIDIA GPUs.
+// are computed some rows at a time; the results are the same, up to the rounding of the decoder's
+// kept maps to F16 on NVIDIA GPUs. The encoder keeps none of its first level then.
 enum class MapMemory {
     whole,               // every feature map as a whole
     bands,               // maps that later operations read several times are kept, no others
@@ -90,7 +90,7 @@ class Autoencoder {
 
     // Of a graph for pictures of w x h pixels.
     virtual size_t max_nodes(int64_t w, int64_t h) const = 0;
-    // Whether NVIDIA GPUs hold maps in F16 when they are in bands.
+    // Whether NVIDIA GPUs hold the decoder's maps in F16 when they are in bands.
     virtual bool halves_bands() const { return false; }
     // Pixels [w, h, 3] -> [w/8, h/8, latent channels]
     virtual ggml_tensor* encode_graph(Graph& g, ggml_tensor* pixels) const = 0;

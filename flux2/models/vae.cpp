@@ -156,6 +156,23 @@ BandedMap resnet(Graph& g, const Resnet& w, const BandedMap& x, MapMemory memory
     return result;
 }
 
+// The result is computed again wherever its rows are asked for.
+BandedMap resnet_again(Graph& g, const Resnet& w, const BandedMap& x) {
+    constexpr int64_t kReach = 2;  // rows that both convolutions together read above and below
+    const Moments of_x = moments(g, x);
+    const Moments of_hidden = moments(g, conv(g, w.conv1, group_norm_silu(g, w.norm1, x, of_x)));
+    const MapSize size = {w.conv1.weight->ne[3], x.size().w, x.size().h};
+    return {g, size, [=, &g](const Rows& rows, MapPrecision precision) {
+                const FeatureMap part = x.rows_around(rows, kReach);
+                const bool widens = w.shortcut.weight != nullptr;
+                const FeatureMap skip = widens ? conv(g, w.shortcut, part) : part;
+                const FeatureMap h = conv(g, w.conv1, group_norm_silu(g, w.norm1, part, of_x));
+                const FeatureMap y = conv_add(g, w.conv2, group_norm_silu(g, w.norm2, h, of_hidden),
+                                              skip, precision);
+                return x.without_around(y, rows, kReach);
+            }};
+}
+
 FeatureMap attention_block(Graph& g, const Attention& w, const FeatureMap& x) {
     const FeatureMap y = group_norm(g, w.norm, x);
     const FeatureMap o = pixel_attention(g, conv(g, w.q, y), conv(g, w.k, y), conv(g, w.v, y));
@@ -173,10 +190,10 @@ class Layers {
   public:
     Layers(Graph& g, MapMemory memory) : g_(g), memory_(memory) {}
 
+    // Not kept in bands.
     BandedMap first(const Conv& w, const FeatureMap& x) const {
-        return in_bands(n_out(w), size_of(x).w, size_of(x).h)
-                   ? kept(g_, conv(g_, w, BandedMap(g_, x)))
-                   : BandedMap(g_, conv(g_, w, x));
+        return in_bands(n_out(w), size_of(x).w, size_of(x).h) ? conv(g_, w, BandedMap(g_, x))
+                                                              : BandedMap(g_, conv(g_, w, x));
     }
 
     BandedMap block(const Resnet& w, const BandedMap& x) const {
@@ -184,6 +201,11 @@ class Layers {
         return in_bands(widest, x.size().w, x.size().h)
                    ? resnet(g_, w, x, memory_)
                    : BandedMap(g_, resnet(g_, w, kept(g_, x).whole()));
+    }
+
+    // The same, but not kept in bands.
+    BandedMap block_again(const Resnet& w, const BandedMap& x) const {
+        return x.is_kept() ? block(w, x) : resnet_again(g_, w, x);
     }
 
     BandedMap up(const Conv& w, const BandedMap& x) const {
@@ -195,9 +217,16 @@ class Layers {
     }
 
     BandedMap down(const Conv& w, const BandedMap& x) const {
-        return in_bands(x.size().channels, x.size().w, x.size().h)
-                   ? kept(g_, conv_down(g_, w, x))
-                   : BandedMap(g_, conv_down(g_, w, x.whole()));
+        if (!in_bands(x.size().channels, x.size().w, x.size().h)) {
+            return {g_, conv_down(g_, w, x.whole())};
+        }
+        const BandedMap y = conv_down(g_, w, x);
+        BandedMap result(g_, y.size());
+        for (const Rows& rows : bands_of(g_, x.size())) {
+            const Rows half = {rows.first / 2, rows.n / 2};
+            result.put(y.rows(half, MapPrecision::compact), half);
+        }
+        return result;
     }
 
     // In F32.
@@ -230,8 +259,11 @@ ggml_tensor* encoder(Graph& g, const VaeNetwork& n, MapMemory memory, ggml_tenso
     const Layers layers(g, memory);
     BandedMap x = layers.first(e.conv_in, from_planes(g, pixels));
     for (const Level& level : e.down) {
+        // In bands no map of the first level is kept: they are the largest, and what they are
+        // computed from are few channels and few convolutions.
+        const bool is_first = &level == &e.down.front();
         for (const Resnet& block : level.blocks) {
-            x = layers.block(block, x);
+            x = is_first ? layers.block_again(block, x) : layers.block(block, x);
         }
         if (level.resample.weight != nullptr) {
             x = layers.down(level.resample, x);

@@ -92,7 +92,7 @@ struct JoinParams {
 
 // Joins the moments of channels [first, end) over all pixels and writes those of their group.
 void join_channels(const ggml_tensor* moments, int64_t n_pixels, int64_t first, int64_t end,
-                   float* group) {
+                   double* group) {
     const int64_t chunk = chunk_of(n_pixels);
     const auto each = [&](auto&& f) {
         for (int64_t i = 0; i < moments->ne[2]; ++i) {
@@ -111,8 +111,8 @@ void join_channels(const ggml_tensor* moments, int64_t n_pixels, int64_t first, 
     each([&](double pixels, double part, double squares) {
         all_squares += squares + pixels * (part - mean) * (part - mean);
     });
-    group[0] = static_cast<float>(mean);
-    group[own::kNormGroups] = static_cast<float>(all_squares);
+    group[0] = mean;
+    group[own::kNormGroups] = all_squares;
 }
 
 void join_moments(ggml_tensor* dst, int ith, int nth, void*) {
@@ -122,7 +122,7 @@ void join_moments(ggml_tensor* dst, int ith, int nth, void*) {
     const int64_t n_pixels = params_of<JoinParams>(dst).n_pixels;
     for (int64_t group = ith; group * size < n_channels; group += nth) {
         join_channels(moments, n_pixels, group * size, std::min(n_channels, (group + 1) * size),
-                      values(dst) + group);
+                      static_cast<double*>(dst->data) + group);
     }
 }
 
@@ -148,9 +148,9 @@ MeanAndScale join_bands(const ggml_tensor* moments, const own::GroupNormParams& 
         for (int64_t band = 0; band < moments->ne[2]; ++band) {
             const int64_t pixels =
                 std::min(params.band_pixels, params.n_pixels - band * params.band_pixels);
-            const float* of_band = values(moments) + band * 2 * own::kNormGroups + group;
-            f(static_cast<double>(pixels * n), static_cast<double>(of_band[0]),
-              static_cast<double>(of_band[own::kNormGroups]));
+            const double* of_band =
+                static_cast<const double*>(moments->data) + band * 2 * own::kNormGroups + group;
+            f(static_cast<double>(pixels * n), of_band[0], of_band[own::kNormGroups]);
         }
     };
     double mean = 0;
@@ -250,8 +250,9 @@ ggml_tensor* moments(Graph& g, ggml_tensor* x) {
     const int64_t chunk = chunk_of(n_pixels);
     ggml_tensor* of_channels =
         own_node(g, {kChannelMoments, {}, {x->ne[0], 2, (n_pixels + chunk - 1) / chunk, 1}}, {x});
-    return own_node(g, {own::kMoments, {.function = join_moments}, {own::kNormGroups, 2, 1, 1}},
-                    {of_channels}, JoinParams{n_pixels});
+    const NodeForm form = {.type = GGML_TYPE_F64, .function = join_moments};
+    return own_node(g, {own::kMoments, form, {own::kNormGroups, 2, 1, 1}}, {of_channels},
+                    JoinParams{n_pixels});
 }
 
 ggml_tensor* group_norm(Graph& g, const own::GroupNormInput& in, const own::GroupNormParams& params,

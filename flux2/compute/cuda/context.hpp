@@ -8,7 +8,7 @@
 
 namespace flux2::cuda {
 
-constexpr size_t kScratchBytes = size_t{4} << 20;
+constexpr size_t kScratchBytes = size_t{20} << 20;
 
 struct Context {
     cudaStream_t stream = nullptr;

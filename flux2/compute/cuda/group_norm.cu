@@ -18,19 +18,36 @@ struct MeanAndScale {
     float mean, scale;
 };
 
-// Pixels are cut into chunks, one for each block; their moments are joined later.
-constexpr int64_t kMostChunks = 2048;
-constexpr int64_t kLeastPixels = 32;
+// Strips of so many rows are cut into chunks, one for each block; their moments are joined later.
+// As long as bands of a map consist of strips, they have the chunks of the whole map, and the same
+// sums.
+constexpr int64_t kStripRows = 4;
+constexpr int64_t kManyChunks = 2048;  // of a whole map that is not large
+constexpr int64_t kMostChunks = 32768;
+constexpr int64_t kLeastPixels = 32, kMostPixels = 512;  // in a chunk, unless there are too many
 
 struct NormPlan {
     NormMap x;
-    int quads;      // of channels in a pixel: what one thread takes
-    int rows;       // pixels that a block takes at a time
-    int64_t chunk;  // pixels in a chunk
+    int quads;  // of channels in a pixel: what one thread takes
+    int rows;   // pixels that a block takes at a time
+    int64_t n_pixels;
+    int64_t strip, chunk;  // pixels in them
+    int64_t in_strip;      // chunks
     int64_t n_chunks;
     Moments* moments;      // [n_chunks][kNormGroups]
     MeanAndScale* joined;  // [kNormGroups]
 };
+
+// Pixels [first, end) of a chunk.
+struct Range {
+    int64_t first, end;
+};
+
+__device__ Range range_of(const NormPlan& plan, int64_t chunk) {
+    const int64_t strip_first = chunk / plan.in_strip * plan.strip;
+    const int64_t first = strip_first + chunk % plan.in_strip * plan.chunk;
+    return {first, min(first + plan.chunk, min(strip_first + plan.strip, plan.n_pixels))};
+}
 
 // This thread's place in a block: four channels of every rows-th pixel.
 struct Place {
@@ -154,8 +171,7 @@ __device__ void join_threads(const NormPlan& plan, const float* sums, int64_t fi
 template <typename T>
 __global__ void __launch_bounds__(kNormThreads) take_moments(const NormPlan plan) {
     __shared__ float4 sums[2 * kNormThreads];
-    const int64_t first = static_cast<int64_t>(blockIdx.x) * plan.chunk;
-    const int64_t end = min(plan.x.n_pixels, first + plan.chunk);
+    const auto [first, end] = range_of(plan, blockIdx.x);
     const Place place = place_in(plan);
     if (!place.idle) {
         const QuadSums mine = sums_of_chunk<T>(plan, place, first, end);
@@ -189,6 +205,7 @@ __device__ double block_sum(double v) {
 template <typename F>
 __device__ Moments join_parts(int64_t n, double n_values, const F& part) {
     double mean = 0;
+#pragma unroll 4
     for (int64_t i = threadIdx.x; i < n; i += kNormThreads) {
         double count = 0;
         const Moments m = part(i, count);
@@ -196,6 +213,7 @@ __device__ Moments join_parts(int64_t n, double n_values, const F& part) {
     }
     mean = block_sum(mean) / n_values;
     double squares = 0;
+#pragma unroll 4
     for (int64_t i = threadIdx.x; i < n; i += kNormThreads) {
         double count = 0;
         const Moments m = part(i, count);
@@ -206,10 +224,10 @@ __device__ Moments join_parts(int64_t n, double n_values, const F& part) {
 
 __device__ Moments join_chunks(const NormPlan& plan) {
     const auto size = static_cast<double>(plan.x.channels / kNormGroups);
-    return join_parts(plan.n_chunks, static_cast<double>(plan.x.n_pixels) * size,
+    return join_parts(plan.n_chunks, static_cast<double>(plan.n_pixels) * size,
                       [&](int64_t i, double& count) {
-                          const int64_t left = plan.x.n_pixels - i * plan.chunk;
-                          count = static_cast<double>(min(plan.chunk, left)) * size;
+                          const auto [first, end] = range_of(plan, i);
+                          count = static_cast<double>(end - first) * size;
                           return plan.moments[i * kNormGroups + blockIdx.x];
                       });
 }
@@ -225,14 +243,14 @@ __device__ void write_scale(const NormPlan& plan, const Moments& moments, int64_
 }
 
 __global__ void __launch_bounds__(kNormThreads) scale_of_chunks(const NormPlan plan) {
-    write_scale(plan, join_chunks(plan), plan.x.n_pixels);
+    write_scale(plan, join_chunks(plan), plan.n_pixels);
 }
 
-__global__ void __launch_bounds__(kNormThreads) moments_of_chunks(const NormPlan plan, float* to) {
+__global__ void __launch_bounds__(kNormThreads) moments_of_chunks(const NormPlan plan, double* to) {
     const Moments moments = join_chunks(plan);
     if (threadIdx.x == 0) {
-        to[blockIdx.x] = static_cast<float>(moments.mean);
-        to[kNormGroups + blockIdx.x] = static_cast<float>(moments.squares);
+        to[blockIdx.x] = moments.mean;
+        to[kNormGroups + blockIdx.x] = moments.squares;
     }
 }
 
@@ -243,8 +261,8 @@ __global__ void __launch_bounds__(kNormThreads)
         args.n_bands, static_cast<double>(args.all_pixels) * size, [&](int64_t i, double& count) {
             const int64_t left = args.all_pixels - i * args.band_pixels;
             count = static_cast<double>(min(args.band_pixels, left)) * size;
-            const float* band = args.moments + i * 2 * kNormGroups + blockIdx.x;
-            return Moments{static_cast<double>(band[0]), static_cast<double>(band[kNormGroups])};
+            const double* band = args.moments + i * 2 * kNormGroups + blockIdx.x;
+            return Moments{band[0], band[kNormGroups]};
         });
     write_scale(plan, moments, args.all_pixels);
 }
@@ -298,13 +316,13 @@ __global__ void __launch_bounds__(kNormThreads)
         float4 v[kAtOnce];
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-            const int64_t at = min(pixel + i * plan.rows, plan.x.n_pixels - 1);
+            const int64_t at = min(pixel + i * plan.rows, plan.n_pixels - 1);
             v[i] = quad_of(x + at * n);
         }
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
             const int64_t at = pixel + i * plan.rows;
-            if (at < plan.x.n_pixels) {
+            if (at < plan.n_pixels) {
                 apply_to_quad<silu>(affine, v[i], y + at * n);
             }
         }
@@ -313,21 +331,33 @@ __global__ void __launch_bounds__(kNormThreads)
 
 // ---- Launch ----
 
+// Those of the last strip may be fewer.
+int64_t chunks_of(const NormPlan& plan) {
+    const int64_t left = plan.n_pixels % plan.strip;
+    return plan.n_pixels / plan.strip * plan.in_strip + (left + plan.chunk - 1) / plan.chunk;
+}
+
 NormPlan plan_of(const NormMap& x, void* workspace) {
     NormPlan plan = {};
     plan.x = x;
     plan.quads = x.channels / 4;
     plan.rows = kNormThreads / plan.quads;
-    plan.chunk = std::max(kLeastPixels, (x.n_pixels + kMostChunks - 1) / kMostChunks);
-    plan.n_chunks = (x.n_pixels + plan.chunk - 1) / plan.chunk;
+    plan.n_pixels = x.width * x.rows;
+    plan.strip = kStripRows * x.width;
+    const int64_t all_pixels = x.width * x.height;
+    const int64_t wanted = std::max(std::clamp(all_pixels / kManyChunks, kLeastPixels, kMostPixels),
+                                    all_pixels / kMostChunks);
+    plan.in_strip = std::max(int64_t{1}, plan.strip / wanted);
+    plan.chunk = (plan.strip + plan.in_strip - 1) / plan.in_strip;
+    plan.n_chunks = chunks_of(plan);
     plan.moments = static_cast<Moments*>(workspace);
     plan.joined = reinterpret_cast<MeanAndScale*>(plan.moments + plan.n_chunks * kNormGroups);
     return plan;
 }
 
 bool is_valid(const NormMap& x) {
-    return x.n_pixels > 0 && x.channels > 0 && x.channels % kNormGroups == 0 &&
-           x.channels <= 4 * kNormThreads;
+    return x.width > 0 && x.rows > 0 && x.rows <= x.height && x.channels > 0 &&
+           x.channels % kNormGroups == 0 && x.channels <= 4 * kNormThreads;
 }
 
 void launch_moments(const NormPlan& plan, cudaStream_t stream) {
@@ -342,7 +372,7 @@ void launch_moments(const NormPlan& plan, cudaStream_t stream) {
 template <typename T>
 void launch_norm(const NormPlan& plan, const GroupNormArgs& args, cudaStream_t stream) {
     const int64_t pixels = static_cast<int64_t>(plan.rows) * kAtOnce * kApplyRounds;
-    const auto blocks = static_cast<unsigned>((plan.x.n_pixels + pixels - 1) / pixels);
+    const auto blocks = static_cast<unsigned>((plan.n_pixels + pixels - 1) / pixels);
     if (args.silu) {
         apply_norm<true, T><<<blocks, kNormThreads, 0, stream>>>(plan, args);
     } else {

@@ -276,16 +276,19 @@ cudaError_t run_conv(const Context& context, const ggml_tensor* y) {
                                                      : conv(args, context.stream);
 }
 
-NormMap norm_map(const ggml_tensor* x) {
+NormMap norm_map(const ggml_tensor* x, int64_t height) {
     return {.data = x->data,
             .is_half = is_half(x),
-            .n_pixels = x->ne[1] * x->ne[2],
+            .width = x->ne[1],
+            .rows = x->ne[2],
+            .height = height,
             .channels = as_int(x->ne[0])};
 }
 
 cudaError_t run_moments(const Context& context, const ggml_tensor* y) {
-    const MomentsArgs args = {
-        .x = norm_map(y->src[0]), .workspace = context.scratch, .moments = floats_of(y)};
+    const MomentsArgs args = {.x = norm_map(y->src[0], params_of<own::MomentsParams>(y).height),
+                              .workspace = context.scratch,
+                              .moments = static_cast<double*>(y->data)};
     return group_norm_workspace_bytes(args.x) <= kScratchBytes ? group_moments(args, context.stream)
                                                                : cudaErrorMemoryAllocation;
 }
@@ -293,16 +296,17 @@ cudaError_t run_moments(const Context& context, const ggml_tensor* y) {
 cudaError_t run_group_norm(const Context& context, const ggml_tensor* y) {
     const auto params = params_of<own::GroupNormParams>(y);
     const ggml_tensor* moments = y->src[3];
-    const GroupNormArgs args = {.x = norm_map(y->src[0]),
-                                .weight = vector_of(y->src[1]),
-                                .bias = vector_of(y->src[2]),
-                                .y = half_of(y),
-                                .workspace = context.scratch,
-                                .silu = params.silu,
-                                .moments = vector_of(moments),
-                                .n_bands = moments != nullptr ? moments->ne[2] : 0,
-                                .band_pixels = params.band_pixels,
-                                .all_pixels = params.n_pixels};
+    const GroupNormArgs args = {
+        .x = norm_map(y->src[0], y->ne[2]),
+        .weight = vector_of(y->src[1]),
+        .bias = vector_of(y->src[2]),
+        .y = half_of(y),
+        .workspace = context.scratch,
+        .silu = params.silu,
+        .moments = moments != nullptr ? static_cast<const double*>(moments->data) : nullptr,
+        .n_bands = moments != nullptr ? moments->ne[2] : 0,
+        .band_pixels = params.band_pixels,
+        .all_pixels = params.n_pixels};
     return group_norm_workspace_bytes(args.x) <= kScratchBytes ? group_norm(args, context.stream)
                                                                : cudaErrorMemoryAllocation;
 }

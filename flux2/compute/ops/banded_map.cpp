@@ -34,21 +34,6 @@ int64_t n_out(const Conv& w) {
     return w.weight->ne[3];
 }
 
-Moments moments_of(Graph& g, const BandedMap& x) {
-    const std::vector<Rows> bands = bands_of(g, x.size());
-    Moments all = {.n_pixels = x.size().w * x.size().h,
-                   .band_pixels = x.size().w * bands.front().n};
-    for (size_t i = 0; i < bands.size(); ++i) {
-        ggml_tensor* part = moments(g, x.rows(bands[i]));
-        const own::PutParams place = {.first = static_cast<int64_t>(i)};
-        all.of_bands = all.of_bands == nullptr
-                           ? own::begin_put(g, part, static_cast<int64_t>(bands.size()), place)
-                           : own::put(g, all.of_bands, part, place);
-        g.expand(all.of_bands);  // one band after the other
-    }
-    return all;
-}
-
 }  // namespace
 
 MapSize size_of(const FeatureMap& x) {
@@ -184,10 +169,30 @@ BandedMap conv_down_centred(Graph& g, const Conv& w, const BandedMap& x) {
             }};
 }
 
-BandedMap group_norm_silu(Graph& g, const GroupNorm& w, const BandedMap& x) {
-    return {g, x.size(), [&g, w, x, moments = moments_of(g, x)](const Rows& rows, MapPrecision) {
+Moments moments(Graph& g, const BandedMap& x) {
+    const std::vector<Rows> bands = bands_of(g, x.size());
+    Moments all = {.n_pixels = x.size().w * x.size().h,
+                   .band_pixels = x.size().w * bands.front().n};
+    for (size_t i = 0; i < bands.size(); ++i) {
+        ggml_tensor* part = moments(g, x.rows(bands[i]), x.size().h);
+        const own::PutParams place = {.first = static_cast<int64_t>(i)};
+        all.of_bands = all.of_bands == nullptr
+                           ? own::begin_put(g, part, static_cast<int64_t>(bands.size()), place)
+                           : own::put(g, all.of_bands, part, place);
+        g.expand(all.of_bands);  // one band after the other
+    }
+    return all;
+}
+
+BandedMap group_norm_silu(Graph& g, const GroupNorm& w, const BandedMap& x,
+                          const Moments& moments) {
+    return {g, x.size(), [&g, w, x, moments](const Rows& rows, MapPrecision) {
                 return group_norm_silu(g, w, x.rows(rows), moments);
             }};
+}
+
+BandedMap group_norm_silu(Graph& g, const GroupNorm& w, const BandedMap& x) {
+    return group_norm_silu(g, w, x, moments(g, x));
 }
 
 BandedMap relu(Graph& g, const BandedMap& x) {

@@ -72,6 +72,8 @@ BandedMap conv(Graph& g, const Conv& w, const BandedMap& x);
 BandedMap conv_up(Graph& g, const Conv& w, const BandedMap& x);
 BandedMap conv_down(Graph& g, const Conv& w, const BandedMap& x);
 BandedMap conv_down_centred(Graph& g, const Conv& w, const BandedMap& x);
+Moments moments(Graph& g, const BandedMap& x);
+BandedMap group_norm_silu(Graph& g, const GroupNorm& w, const BandedMap& x, const Moments& moments);
 BandedMap group_norm_silu(Graph& g, const GroupNorm& w, const BandedMap& x);
 BandedMap relu(Graph& g, const BandedMap& x);
 

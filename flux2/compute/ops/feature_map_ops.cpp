@@ -222,8 +222,9 @@ FeatureMap group_norm_silu(Graph& g, const GroupNorm& w, const FeatureMap& x, bo
                      : ggml_silu(g, stock_group_norm(g, w, x.tensor))};
 }
 
-ggml_tensor* moments(Graph& g, const FeatureMap& x) {
-    return is_for_cuda(g) ? own::moments(g, x.tensor) : cpu::moments(g, x.tensor);
+ggml_tensor* moments(Graph& g, const FeatureMap& x, int64_t height) {
+    return is_for_cuda(g) ? own::moments(g, x.tensor, {.height = height})
+                          : cpu::moments(g, x.tensor);
 }
 
 FeatureMap group_norm_silu(Graph& g, const GroupNorm& w, const FeatureMap& x,

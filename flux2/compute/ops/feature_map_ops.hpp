@@ -65,11 +65,12 @@ FeatureMap group_norm_silu(Graph& g, const GroupNorm& w, const FeatureMap& x,
 
 // What group norms need to know of a feature map: not for graphs of ggml's operations.
 struct Moments {
-    ggml_tensor* of_bands = nullptr;  // [groups, 2, bands]
+    ggml_tensor* of_bands = nullptr;  // F64 [groups, 2, bands]
     int64_t n_pixels = 0;             // of the whole map
     int64_t band_pixels = 0;          // of all bands but the last
 };
-ggml_tensor* moments(Graph& g, const FeatureMap& x);
+// Of x, which is some rows of a map of this height.
+ggml_tensor* moments(Graph& g, const FeatureMap& x, int64_t height);
 // The same norm of a part of the map that the moments were taken of.
 FeatureMap group_norm_silu(Graph& g, const GroupNorm& w, const FeatureMap& x,
                            const Moments& moments);

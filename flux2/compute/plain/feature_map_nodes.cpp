@@ -162,11 +162,11 @@ Moments moments_of(const ggml_tensor* x, int64_t first, int64_t n) {
 void plain_moments(ggml_tensor* y, int ith, int nth, void*) {
     const ggml_tensor* x = y->src[0];
     const int64_t n = x->ne[0] / kNormGroups;
-    auto* values = static_cast<float*>(y->data);
+    auto* values = static_cast<double*>(y->data);
     share(kNormGroups, ith, nth, [&](int64_t group) {
         const Moments moments = moments_of(x, group * n, n);
-        values[group] = static_cast<float>(moments.mean);
-        values[kNormGroups + group] = static_cast<float>(moments.squares);
+        values[group] = moments.mean;
+        values[kNormGroups + group] = moments.squares;
     });
 }
 
@@ -176,11 +176,10 @@ Moments join_bands(const ggml_tensor* bands, const GroupNormParams& params, int6
     const auto each = [&](const auto& f) {
         double sum = 0;
         for (int64_t band = 0; band < bands->ne[2]; ++band) {
-            const float* values = static_cast<const float*>(bands->data) + band * 2 * kNormGroups;
+            const double* values = static_cast<const double*>(bands->data) + band * 2 * kNormGroups;
             const int64_t pixels =
                 std::min(params.band_pixels, params.n_pixels - band * params.band_pixels);
-            sum += f(static_cast<double>(pixels * n), static_cast<double>(values[group]),
-                     static_cast<double>(values[kNormGroups + group]));
+            sum += f(static_cast<double>(pixels * n), values[group], values[kNormGroups + group]);
         }
         return sum;
     };
@@ -271,8 +270,8 @@ ggml_tensor* conv(Graph& g, const ConvInput& in, const ConvParams& params, const
                     {in.x, in.packed_filter, in.bias, in.skip}, params);
 }
 
-ggml_tensor* moments(Graph& g, ggml_tensor* x) {
-    return own_node(g, {kMoments, {}, {kNormGroups, 2, 1, 1}}, {x});
+ggml_tensor* moments(Graph& g, ggml_tensor* x, const MomentsParams& params) {
+    return own_node(g, {kMoments, {GGML_TYPE_F64}, {kNormGroups, 2, 1, 1}}, {x}, params);
 }
 
 ggml_tensor* group_norm(Graph& g, const GroupNormInput& in, const GroupNormParams& params,

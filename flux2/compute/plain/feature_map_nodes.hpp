@@ -51,9 +51,13 @@ ggml_tensor* conv(Graph& g, const ConvInput& in, const ConvParams& params,
                   const NodeForm& form = {});
 
 // Mean and sum of squared distances from it of each of kNormGroups groups of channels, over all
-// pixels of x: [kNormGroups, 2]
+// pixels of x: F64 [kNormGroups, 2]. In F32 those of bands, joined, would give another scale than
+// those of the whole map, and so other values in F16.
 extern const OwnOperation kMoments;
-ggml_tensor* moments(Graph& g, ggml_tensor* x);
+struct MomentsParams {
+    int64_t height = 0;  // of the map that x is some rows of: forms may add up in parts of it
+};
+ggml_tensor* moments(Graph& g, ggml_tensor* x, const MomentsParams& params);
 
 // kNormGroups groups of channels; sources x, weight, bias, moments. The plain form gives F16 times
 // kHalfScale.
