@@ -47,8 +47,8 @@ MemoryLimits JobMemory::limits() const {
     MemoryLimits limits;
     limits.device = options_.max_device_bytes;
     limits.host = device_named("CPU").total_bytes;
-    limits.free_host =
-        ram > 0 ? ram + loaded_model_.memory().host : std::numeric_limits<uint64_t>::max();
+    limits.free_host = ram > 0 ? usable_ram_bytes(ram + loaded_model_.memory().host)
+                               : std::numeric_limits<uint64_t>::max();
     for (const Backend* device : loaded_model_.devices()) {
         if (options_.max_device_bytes == 0) {
             const uint64_t free =

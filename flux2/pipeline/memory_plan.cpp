@@ -135,6 +135,12 @@ uint64_t usable_bytes(uint64_t free_bytes, const DeviceAbilities& device) {
     return device.fails_softly ? free_bytes : free_bytes - free_bytes / kReserve;
 }
 
+uint64_t usable_ram_bytes(uint64_t free_bytes) {
+    constexpr uint64_t kReserve = 16;
+    constexpr uint64_t kLeast = 500'000'000;
+    return free_bytes - std::min(free_bytes, std::max(free_bytes / kReserve, kLeast));
+}
+
 MemoryPlanner::MemoryPlanner(const Model& model, const LoadOptions& options, uint64_t program_bytes)
     : model_(model),
       options_(options),

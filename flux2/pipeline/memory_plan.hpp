@@ -27,7 +27,7 @@ std::string gigabytes(uint64_t bytes);
 struct MemoryLimits {
     uint64_t device = 0;  // for weights and computation; without effect on a CPU
     uint64_t host = 0;
-    // RAM that is free now: before they take more, autoencoders compute in bands.
+    // Of the RAM that is free now: before they take more, autoencoders compute in bands.
     uint64_t free_host = std::numeric_limits<uint64_t>::max();
     // Of single devices by name, in place of `device`.
     std::map<std::string, uint64_t> devices = {};
@@ -41,6 +41,9 @@ struct MemoryLimits {
 // How much of a device's free memory a job may plan with: all of it where a lack of memory ends
 // with an error; elsewhere a 32nd stays free, since ggml would end the program.
 uint64_t usable_bytes(uint64_t free_bytes, const DeviceAbilities& device);
+// The same of free RAM: a 16th, and at least half a gigabyte, stays for what plans do not count and
+// for other programs.
+uint64_t usable_ram_bytes(uint64_t free_bytes);
 
 // Where the parts of a model go for a job, whether they stay loaded together, and what that takes.
 struct MemoryChoice {

@@ -113,5 +113,23 @@ TEST_CASE("a device on which a lack of memory ends the program keeps a reserve")
     CHECK(usable_bytes(3200, {.fails_softly = false}) == 3100);
 }
 
+TEST_CASE("pictures are decoded in bands before they take the last of the free RAM") {
+    CHECK(usable_ram_bytes(32'000'000'000) == 30'000'000'000);
+    CHECK(usable_ram_bytes(2'000'000'000) == 1'500'000'000);
+    CHECK(usable_ram_bytes(400'000'000) == 0);
+
+    Planned planned;
+    planned.job.width = planned.job.height = 1024;
+    MemoryPlanner planner = planned.planner();
+    MemoryLimits limits = {.device = kNoLimit, .host = kNoLimit};
+    const MemoryChoice whole = planner.choose(planned.job, limits);
+    CHECK(whole.maps.decode == MapMemory::whole);
+    const StageMemory& decoding = whole.plan.stages.back();
+    limits.free_host = decoding.host_weights + decoding.host_compute;
+    CHECK(planner.choose(planned.job, limits).maps.decode == MapMemory::whole);
+    limits.free_host = usable_ram_bytes(limits.free_host);
+    CHECK(planner.choose(planned.job, limits).maps.decode != MapMemory::whole);
+}
+
 }  // namespace
 }  // namespace flux2
