@@ -42,6 +42,14 @@ TensorType rewritten_type(const Backend& backend, TensorType type) {
     return is_quantized(type) ? stored_type(backend, TensorType::bf16) : type;
 }
 
+// Rows that begin at multiples of 128 bytes are multiplied faster.
+constexpr int64_t kAlignedColumns = 64;
+
+// Of a matrix with columns for a pair.
+int64_t row_length(int64_t n_in, int64_t n_columns) {
+    return n_columns > 0 ? GGML_PAD(n_in + n_columns, kAlignedColumns) : n_in;
+}
+
 // Gives a tensor without memory this many values per row.
 void set_row_length(ggml_tensor* tensor, int64_t n) {
     tensor->ne[0] = n;
@@ -169,7 +177,7 @@ void Weights::load(bool pairs_as_columns) {
     for (Bound* bound : with_pairs()) {
         if (takes_columns(*bound)) {
             bound->n_columns = LowRankWeights::padded(options_.adapters->rank(bound->source->name));
-            set_row_length(bound->tensor, bound->tensor->ne[0] + bound->n_columns);
+            set_row_length(bound->tensor, row_length(bound->tensor->ne[0], bound->n_columns));
         }
     }
     for (const MappedFile& file : checkpoint_.source().files()) {
@@ -275,9 +283,7 @@ int64_t Weights::spare_columns() const {
     for (const Bound& bound : bound_) {
         most = std::max(most, low_rank_.table().contains(bound.tensor) ? bound.n_columns : 0);
     }
-    // Rows that begin at multiples of 128 bytes are multiplied faster.
-    constexpr int64_t kStep = 64;
-    return GGML_PAD(most, kStep);
+    return GGML_PAD(most, kAlignedColumns);
 }
 
 void Weights::place_by_block(const std::vector<const Bound*>& group) {
@@ -313,7 +319,7 @@ void Weights::widen_block(int block) {
             bound->n_columns,
             has_pair ? LowRankWeights::padded(options_.adapters->rank(name)) : int64_t{0}));
         fresh.push_back(ggml_dup_tensor(context.get(), bound->tensor));
-        set_row_length(fresh.back(), bound->source->shape.ne[0] + columns.back());
+        set_row_length(fresh.back(), row_length(bound->source->shape.ne[0], columns.back()));
     }
     TensorBuffer buffer = backend_.allocate(fresh, backend_.buffer_type(), checkpoint_.file());
     buffer.set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);

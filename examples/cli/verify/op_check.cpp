@@ -219,6 +219,17 @@ void add_token_cases(std::vector<Case>& cases) {
                          },
                          Operations::stock, /*with_spare=*/true});
     }
+    // Ranks between those of kernels, widths and tokens that are no whole number of tiles.
+    for (const int64_t rank : {16, 32, 48}) {
+        cases.push_back({"linear with a pair", concat("rank ", rank),
+                         [=](Trial& t) {
+                             ggml_tensor* x = t.input({33 * rank + 8, 4 * rank + 1, 1, 1});
+                             ggml_tensor* scale = t.input({x->ne[0], 1, 1, 1});
+                             ggml_tensor* w = t.matrix_with_pair(x->ne[0], 48, rank);
+                             return linear(t.graph(), w, rms_norm(t.graph(), x, scale, 1e-6f));
+                         },
+                         Operations::stock, /*with_spare=*/true});
+    }
     // As after attention with several pictures: activations of each, then a matrix for all.
     cases.push_back({"join_columns, linear", "three parts",
                      [](Trial& t) {

@@ -198,10 +198,13 @@ NodeForm product_form(const Graph& g, ggml_type to) {
     return {.type = to, .spare_columns = to == g.form().activations ? g.form().spare_columns : 0};
 }
 
+// The first n columns of a matrix: what comes after them is for a pair, or fills up rows.
+ggml_tensor* first_columns(Graph& g, ggml_tensor* w, int64_t n) {
+    return w->ne[0] > n ? ggml_view_2d(g, w, n, w->ne[1], w->nb[1], 0) : w;
+}
+
 ggml_tensor* multiply(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
-    if (w->ne[0] > x->ne[0]) {  // it has columns for a pair that is not there now
-        w = ggml_view_2d(g, w, x->ne[0], w->ne[1], w->nb[1], 0);
-    }
+    w = first_columns(g, w, x->ne[0]);
     if (is_for_cuda(g) && w->type == GGML_TYPE_BF16) {
         return own::linear(g, w, as_type(g, x, w->type), product_form(g, to));
     }
@@ -228,7 +231,8 @@ ggml_tensor* linear_to(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
             to);
     }
     if (pair->up == nullptr) {
-        return own::linear_with_columns(g, w, x, pair->down, product_form(g, to));
+        ggml_tensor* both = first_columns(g, w, x->ne[0] + pair->down->ne[1]);
+        return own::linear_with_columns(g, both, x, pair->down, product_form(g, to));
     }
     ggml_tensor* y = multiply(g, w, x, GGML_TYPE_F32);
     ggml_tensor* inner = multiply(g, pair->down, x, GGML_TYPE_F32);  // [rank, n]
