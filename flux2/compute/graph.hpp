@@ -40,6 +40,8 @@ struct Form {
     Operations operations = Operations::stock;
     ggml_type activations = GGML_TYPE_F32;  // of what matrices are multiplied with
     bool exact = true;  // matrices are F32, so attention must not be coarser either
+    // Before many tokens are multiplied with a quantised matrix, it is unpacked to BF16.
+    bool unpacks = false;
     // Values after each row of activations, for the products of pairs of low rank that are columns
     // of their matrices.
     int64_t spare_columns = 0;

@@ -16,11 +16,12 @@ namespace flux2 {
 namespace {
 
 // On CPUs F32: multiplies by so few columns are as fast as in other types.
-ggml_type pair_type(const Backend& backend, const ggml_tensor* matrix) {
-    if (backend.is_cpu() || matrix->type == GGML_TYPE_F32) {
+ggml_type pair_type(const Backend& backend, const LowRankWeights::Item& item) {
+    const ggml_type type = item.matrix->type;
+    if (backend.is_cpu() || type == GGML_TYPE_F32) {
         return GGML_TYPE_F32;
     }
-    return matrix->type == GGML_TYPE_BF16 ? GGML_TYPE_BF16 : GGML_TYPE_F16;
+    return type == GGML_TYPE_BF16 || item.joins_unpacked ? GGML_TYPE_BF16 : GGML_TYPE_F16;
 }
 
 // Scales both by a power of two, so that F16 holds small values of either.
@@ -81,13 +82,13 @@ void LowRankWeights::place(const std::vector<Item>& items) {
                 : ggml_new_tensor_2d(context_.get(), type, width, n));
     };
     for (const Item& item : items) {
-        const ggml_type type = pair_type(backend_, item.matrix);
+        const ggml_type type = pair_type(backend_, item);
         const int64_t rank = item.n_columns > 0 ? item.n_columns : padded(item.rank);
         const int64_t n_out = item.matrix->ne[1];
         const bool in_panels = backend_.operations() == Operations::cpu && cpu::suits_panels(n_out);
         ggml_tensor* down = add(type, item.n_in, rank, in_panels);
         ggml_tensor* up = item.n_columns > 0 ? nullptr : add(type, rank, n_out, in_panels);
-        table_.emplace(item.matrix, LowRankTensors{down, up, in_panels});
+        table_.emplace(item.matrix, LowRankTensors{down, up, item.joins_unpacked, in_panels});
     }
     buffer_ = backend_.allocate(tensors, backend_.buffer_type(), "a set of adapters");
     buffer_.set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);

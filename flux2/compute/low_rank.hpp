@@ -21,6 +21,8 @@ struct LowRankPair;
 struct LowRankTensors {
     ggml_tensor* down = nullptr;  // [in, rank]
     ggml_tensor* up = nullptr;    // [rank, out]; null: the last columns of the matrix
+    // Where the matrix is unpacked, `up` becomes the last columns of what that gives.
+    bool joins_unpacked = false;
     // Both are packed as compute/cpu/low_rank takes them: [16, in, rank / 16], [16, rank, out /
     // 16].
     bool in_panels = false;
@@ -39,6 +41,7 @@ class LowRankWeights {
         int64_t n_in;       // without columns of a pair
         int64_t n_columns;  // of the matrix that are for its pair; 0: two tensors
         int64_t rank;
+        bool joins_unpacked;
         std::function<LowRankPair()> read;
     };
     // Replaces all pairs by these; matrices must have memory. Throws out_of_memory or cancelled.

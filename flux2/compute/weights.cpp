@@ -8,6 +8,7 @@
 #include "checkpoints/checkpoint.hpp"
 #include "compute/cpu/repacked.hpp"
 #include "compute/graph.hpp"
+#include "compute/plain/token_nodes.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -166,14 +167,14 @@ bool Weights::has_block_matrix(ggml_type type) const {
     });
 }
 
-bool Weights::has_only_block_matrices(ggml_type type) const {
+bool Weights::all_block_matrices(const std::function<bool(ggml_type)>& suit) const {
     return std::all_of(bound_.begin(), bound_.end(), [&](const Bound& bound) {
-        return bound.use != Use::multiply || bound.block == kNoBlock || bound.tensor->type == type;
+        return bound.use != Use::multiply || bound.block == kNoBlock || suit(bound.tensor->type);
     });
 }
 
 void Weights::load(bool pairs_as_columns) {
-    pairs_as_columns_ = pairs_as_columns && !streams();
+    pairs_as_columns_ = pairs_as_columns;
     for (Bound* bound : with_pairs()) {
         if (takes_columns(*bound)) {
             bound->n_columns = LowRankWeights::padded(options_.adapters->rank(bound->source->name));
@@ -227,7 +228,7 @@ void Weights::load(bool pairs_as_columns) {
     }
     log_lacking(lacking);
     place(in_ram, backend_.cpu_buffer_type());
-    if (pairs_as_columns_) {
+    if (pairs_as_columns_ && !streams()) {
         place_by_block(on_device);
     } else {
         place(on_device, backend_.buffer_type());
@@ -275,13 +276,22 @@ std::vector<Weights::Bound*> Weights::with_pairs() {
 }
 
 bool Weights::takes_columns(const Bound& bound) const {
-    return pairs_as_columns_ && bound.block != kNoBlock && bound.tensor->type == GGML_TYPE_BF16;
+    return pairs_as_columns_ && !streams() && bound.block != kNoBlock &&
+           bound.tensor->type == GGML_TYPE_BF16;
+}
+
+bool Weights::joins_unpacked(const Bound& bound) const {
+    return pairs_as_columns_ && bound.block != kNoBlock && own::can_unpack(bound.tensor->type);
 }
 
 int64_t Weights::spare_columns() const {
     int64_t most = 0;
     for (const Bound& bound : bound_) {
-        most = std::max(most, low_rank_.table().contains(bound.tensor) ? bound.n_columns : 0);
+        const auto pair = low_rank_.table().find(bound.tensor);
+        if (pair != low_rank_.table().end()) {
+            const ggml_tensor* up = pair->second.up;
+            most = std::max(most, pair->second.joins_unpacked ? up->ne[0] : bound.n_columns);
+        }
     }
     return GGML_PAD(most, kAlignedColumns);
 }
@@ -379,6 +389,7 @@ void Weights::place_pairs() {
                          .n_in = bound->source->shape.ne[0],
                          .n_columns = bound->n_columns,
                          .rank = adapters.rank(name),
+                         .joins_unpacked = joins_unpacked(*bound),
                          .read = [&adapters, &name] { return adapters.low_rank(name); }});
     }
     uint64_t& own = backend_.is_cpu() ? memory_.own.host : memory_.own.device;

@@ -85,7 +85,7 @@ class Weights {
 
     // Allocates and fills everything declared. Throws out_of_memory, or cancelled.
     // `pairs_as_columns`: graphs take pairs of low rank as columns of blocks' matrices in BF16
-    // (compute/low_rank).
+    // (compute/low_rank), also of those that they unpack.
     void load(bool pairs_as_columns = false);
     // To be called before block i is computed when blocks are streamed.
     void enter_block(size_t i);
@@ -101,7 +101,7 @@ class Weights {
 
     // What types the matrices of blocks have, which are nearly all of a network.
     bool has_block_matrix(ggml_type type) const;
-    bool has_only_block_matrices(ggml_type type) const;
+    bool all_block_matrices(const std::function<bool(ggml_type)>& suit) const;
 
     const WeightMemory& memory() const { return memory_; }
     // How many matrices were repacked, by the buffer type that did it; empty when none were.
@@ -129,6 +129,7 @@ class Weights {
     void log_lacking(const std::vector<const ggml_tensor*>& tensors) const;
     std::vector<Bound*> with_pairs();
     bool takes_columns(const Bound& bound) const;
+    bool joins_unpacked(const Bound& bound) const;
     void place_pairs();
     void place_by_block(const std::vector<const Bound*>& group);
     void widen_block(int block);

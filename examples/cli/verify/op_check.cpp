@@ -6,6 +6,7 @@
 #include "compute/ops/feature_map_ops.hpp"
 #include "compute/ops/gradient_ops.hpp"
 #include "compute/ops/token_ops.hpp"
+#include "formats/tensor_type.hpp"
 #include "verify/layout_check.hpp"
 
 #include <array>
@@ -62,6 +63,22 @@ class Trial {
         return tensor;
     }
 
+    // A quantised matrix with a pair of low rank, as graphs that unpack it take it; as F32 for
+    // others.
+    ggml_tensor* quantised_with_pair(ggml_type type, int64_t n_in, int64_t n_out, int64_t rank) {
+        const Form& form = graph_.form();
+        ggml_tensor* w = input({n_in, n_out, 1, 1}, 0.05f, type);
+        ggml_tensor* down = input({n_in, rank, 1, 1}, 0.05f, GGML_TYPE_BF16);
+        ggml_tensor* up = input({rank, n_out, 1, 1}, 0.05f, GGML_TYPE_BF16);
+        w = form.unpacks ? w : ggml_cast(graph_, w, GGML_TYPE_F32);
+        if (form.operations == Operations::cpu) {
+            pairs_[w] = {.down = panels(down), .up = panels(up), .in_panels = true};
+        } else {
+            pairs_[w] = {.down = down, .up = up, .joins_unpacked = form.spare_columns > 0};
+        }
+        return w;
+    }
+
     // A matrix in BF16 with a pair of low rank, whose second half is the last columns of the
     // matrix; in the layout that the graph's form takes.
     ggml_tensor* matrix_with_pair(int64_t n_in, int64_t n_out, int64_t rank) {
@@ -70,9 +87,9 @@ class Trial {
         ggml_tensor* up =
             ggml_view_2d(graph_, w, rank, n_out, w->nb[1], ggml_row_size(w->type, n_in));
         if (graph_.form().operations == Operations::cpu) {
-            pairs_[w] = {panels(down), panels(up), /*in_panels=*/true};
+            pairs_[w] = {.down = panels(down), .up = panels(up), .in_panels = true};
         } else {
-            pairs_[w] = {down, graph_.form().spare_columns > 0 ? nullptr : up};
+            pairs_[w] = {.down = down, .up = graph_.form().spare_columns > 0 ? nullptr : up};
         }
         return w;
     }
@@ -120,8 +137,11 @@ class Trial {
                 ggml_fp32_to_fp16_row(values.data(), reinterpret_cast<ggml_fp16_t*>(bytes.data()),
                                       n);
                 break;
-            default:
+            case GGML_TYPE_F32:
                 std::memcpy(bytes.data(), values.data(), bytes.size());
+                break;
+            default:
+                from_f32(static_cast<TensorType>(tensor->type), values, tensor->ne[0], bytes);
         }
         ggml_backend_tensor_set(tensor, bytes.data(), 0, bytes.size());
     }
@@ -226,6 +246,17 @@ void add_token_cases(std::vector<Case>& cases) {
                              ggml_tensor* x = t.input({33 * rank + 8, 4 * rank + 1, 1, 1});
                              ggml_tensor* scale = t.input({x->ne[0], 1, 1, 1});
                              ggml_tensor* w = t.matrix_with_pair(x->ne[0], 48, rank);
+                             return linear(t.graph(), w, rms_norm(t.graph(), x, scale, 1e-6f));
+                         },
+                         Operations::stock, /*with_spare=*/true});
+    }
+    for (const ggml_type type : {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q5_0, GGML_TYPE_Q4_K,
+                                 GGML_TYPE_Q5_K, GGML_TYPE_Q6_K}) {
+        cases.push_back({"linear, unpacked", ggml_type_name(type),
+                         [=](Trial& t) {
+                             ggml_tensor* x = t.input({512, 260, 1, 1});
+                             ggml_tensor* scale = t.input({512, 1, 1, 1});
+                             ggml_tensor* w = t.quantised_with_pair(type, 512, 48, 32);
                              return linear(t.graph(), w, rms_norm(t.graph(), x, scale, 1e-6f));
                          },
                          Operations::stock, /*with_spare=*/true});
@@ -560,13 +591,18 @@ constexpr int64_t kBandValues = 12 * 64 * 4;  // four rows of the cases in bands
 
 // Forms of graphs that kernels compute: activations in both types, with room after each row, and
 // with feature maps in F16.
-const std::array<Form, 3> kKernelForms = {
-    {{.operations = Operations::cuda, .activations = GGML_TYPE_BF16, .band_values = kBandValues},
-     {.operations = Operations::cuda, .activations = GGML_TYPE_BF16, .spare_columns = 64},
-     {.operations = Operations::cuda,
-      .activations = GGML_TYPE_F32,
-      .band_values = kBandValues,
-      .half_bands = true}}};
+const std::array<Form, 3> kKernelForms = {{{.operations = Operations::cuda,
+                                            .activations = GGML_TYPE_BF16,
+                                            .unpacks = true,
+                                            .band_values = kBandValues},
+                                           {.operations = Operations::cuda,
+                                            .activations = GGML_TYPE_BF16,
+                                            .unpacks = true,
+                                            .spare_columns = 64},
+                                           {.operations = Operations::cuda,
+                                            .activations = GGML_TYPE_F32,
+                                            .band_values = kBandValues,
+                                            .half_bands = true}}};
 
 // The forms for the CPU at hand: exact, and with attention in 16 bits as used with smaller types.
 void check_cpu_forms(const Case& c, const Backend& cpu, const HostTensor& other,

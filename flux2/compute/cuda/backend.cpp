@@ -298,6 +298,11 @@ bool runs_on(ggml_backend_dev_t device) {
     return built;
 }
 
+bool is_hopper(ggml_backend_dev_t device) {
+    const int number = find_number(device);
+    return number >= 0 && cudaSetDevice(number) == cudaSuccess && has_hopper_attention();
+}
+
 ggml_backend_ptr extend(ggml_backend_ptr cuda) {
     const ggml_backend_dev_t device = ggml_backend_get_device(cuda.get());
     auto streams = std::make_unique<Streams>(std::move(cuda), find_number(device));

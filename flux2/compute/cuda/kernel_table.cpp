@@ -6,6 +6,7 @@
 #include "compute/cuda/low_rank.hpp"
 #include "compute/cuda/pixels.hpp"
 #include "compute/cuda/token_ops.hpp"
+#include "compute/cuda/unpack.hpp"
 #include "compute/plain/feature_map_nodes.hpp"
 #include "compute/plain/put_node.hpp"
 #include "compute/plain/token_nodes.hpp"
@@ -113,6 +114,40 @@ cudaError_t run_linear(const Context& context, const ggml_tensor* y) {
         product.n_in += down->ne[1];
     }
     return multiply(context, w, x, product, params);
+}
+
+BlockType block_type(ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_Q4_0:
+            return BlockType::q4_0;
+        case GGML_TYPE_Q5_0:
+            return BlockType::q5_0;
+        case GGML_TYPE_Q4_K:
+            return BlockType::q4_k;
+        case GGML_TYPE_Q5_K:
+            return BlockType::q5_k;
+        case GGML_TYPE_Q6_K:
+            return BlockType::q6_k;
+        default:
+            return BlockType::q8_0;
+    }
+}
+
+cudaError_t run_unpack(const Context& context, const ggml_tensor* y) {
+    const ggml_tensor *w = y->src[0], *after = y->src[1];
+    if (!own::can_unpack(w->type)) {
+        return cudaErrorInvalidValue;
+    }
+    return unpack(
+        {.blocks = w->data,
+         .type = block_type(w->type),
+         .after = after != nullptr ? static_cast<const __nv_bfloat16*>(after->data) : nullptr,
+         .y = static_cast<__nv_bfloat16*>(y->data),
+         .y_stride = matrix_of(y).stride,
+         .n_rows = as_int(w->ne[1]),
+         .n_in = as_int(w->ne[0]),
+         .n_after = after != nullptr ? as_int(after->ne[0]) : 0},
+        context.stream);
 }
 
 NormArgs norm_args(const ggml_tensor* y) {
@@ -356,6 +391,7 @@ struct Entry {
 
 constexpr Entry kTable[] = {
     {&own::kLinear, run_linear},
+    {&own::kUnpack, run_unpack},
     {&own::kModulate, run_norm},
     {&own::kRmsNorm, run_norm},
     {&own::kAddGated, run_add_gated},

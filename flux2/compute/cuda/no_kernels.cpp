@@ -7,6 +7,10 @@ bool runs_on(ggml_backend_dev_t) {
     return false;
 }
 
+bool is_hopper(ggml_backend_dev_t) {
+    return false;
+}
+
 ggml_backend_ptr extend(ggml_backend_ptr cuda) {
     return cuda;
 }

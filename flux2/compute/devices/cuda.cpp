@@ -28,9 +28,11 @@ std::unique_ptr<Device> make_cuda_device(ggml_backend_dev_t device) {
     if (kind != "CUDA") {
         return nullptr;
     }
+    const bool has_kernels = cuda::runs_on(device);
     return std::make_unique<CudaDevice>(
         device, DeviceAbilities{
-                    .operations = cuda::runs_on(device) ? Operations::cuda : Operations::stock,
+                    .operations = has_kernels ? Operations::cuda : Operations::stock,
+                    .unpacks_matrices = has_kernels && cuda::is_hopper(device),
                     .takes_parallel_writes = true,  // ggml copies on a stream of the calling thread
                 });
 }

@@ -179,7 +179,12 @@ Form choose_form(const Backend& backend, const Weights& weights, int64_t head_di
     if (form.operations == Operations::cuda) {
         if (form.exact || !own::nodes_support(head_dim, width)) {
             form.operations = Operations::stock;
-        } else if (weights.has_only_block_matrices(GGML_TYPE_BF16)) {
+            return form;
+        }
+        form.unpacks = backend.device().abilities().unpacks_matrices;
+        if (weights.all_block_matrices([&](ggml_type type) {
+                return type == GGML_TYPE_BF16 || (form.unpacks && own::can_unpack(type));
+            })) {
             form.activations = GGML_TYPE_BF16;
         }
     }
@@ -203,8 +208,19 @@ ggml_tensor* first_columns(Graph& g, ggml_tensor* w, int64_t n) {
     return w->ne[0] > n ? ggml_view_2d(g, w, n, w->ne[1], w->nb[1], 0) : w;
 }
 
+bool is_unpacked(const Graph& g, const ggml_tensor* w, const ggml_tensor* x) {
+    constexpr int64_t kManyTokens = 256;
+    return g.form().unpacks && x->ne[1] >= kManyTokens && own::can_unpack(w->type);
+}
+
+// Just before x is multiplied with it, so that there is only one such matrix at a time.
+ggml_tensor* unpack_for(Graph& g, ggml_tensor* x, ggml_tensor* w, ggml_tensor* after) {
+    g.expand(x);
+    return own::unpack(g, w, after);
+}
+
 ggml_tensor* multiply(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
-    w = first_columns(g, w, x->ne[0]);
+    w = is_unpacked(g, w, x) ? unpack_for(g, x, w, nullptr) : first_columns(g, w, x->ne[0]);
     if (is_for_cuda(g) && w->type == GGML_TYPE_BF16) {
         return own::linear(g, w, as_type(g, x, w->type), product_form(g, to));
     }
@@ -230,8 +246,10 @@ ggml_tensor* linear_to(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
             own::add_pair(g, y, as_type(g, x, GGML_TYPE_F32), pair->down, pair->up, cpu::add_pair),
             to);
     }
-    if (pair->up == nullptr) {
-        ggml_tensor* both = first_columns(g, w, x->ne[0] + pair->down->ne[1]);
+    const bool joins = pair->joins_unpacked && is_unpacked(g, w, x);
+    if (pair->up == nullptr || joins) {
+        ggml_tensor* both = joins ? unpack_for(g, x, w, pair->up)
+                                  : first_columns(g, w, x->ne[0] + pair->down->ne[1]);
         return own::linear_with_columns(g, both, x, pair->down, product_form(g, to));
     }
     ggml_tensor* y = multiply(g, w, x, GGML_TYPE_F32);

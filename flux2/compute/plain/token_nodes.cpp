@@ -53,6 +53,17 @@ void plain_linear(ggml_tensor* y, int ith, int nth, void*) {
     });
 }
 
+void plain_unpack(ggml_tensor* y, int ith, int nth, void*) {
+    share(y->ne[1], ith, nth, [&](int64_t i) {
+        Row row = row_of(y->src[0], i);
+        if (y->src[1] != nullptr) {
+            const Row after = row_of(y->src[1], i);
+            row.insert(row.end(), after.begin(), after.end());
+        }
+        set_row(y, i, row);
+    });
+}
+
 void plain_add_pair(ggml_tensor* y, int ith, int nth, void*) {
     const ggml_tensor *down = y->src[2], *up = y->src[3];
     share(y->ne[1], ith, nth, [&](int64_t i) {
@@ -242,6 +253,7 @@ void plain_attention(ggml_tensor* y, int ith, int nth, void*) {
 }  // namespace
 
 const OwnOperation kLinear = {"linear", plain_linear};
+const OwnOperation kUnpack = {"unpack", plain_unpack};
 const OwnOperation kAddPair = {"add pair", plain_add_pair};
 const OwnOperation kModulate = {"modulate", plain_norm};
 const OwnOperation kRmsNorm = {"rms norm", plain_norm};
@@ -265,6 +277,28 @@ ggml_tensor* linear_with_columns(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_
               x->type == w->type,
           ErrorKind::internal, "no room for the product of a pair of low rank");
     return own_node(g, {kLinear, form, {w->ne[1], x->ne[1], 1, 1}}, {w, x, down}, LinearParams{});
+}
+
+ggml_tensor* unpack(Graph& g, ggml_tensor* w, ggml_tensor* after) {
+    constexpr int64_t kStep =
+        64;  // rows that begin at multiples of 128 bytes are multiplied faster
+    const int64_t n = w->ne[0] + (after != nullptr ? after->ne[0] : 0);
+    const NodeForm form = {.type = GGML_TYPE_BF16, .spare_columns = GGML_PAD(n, kStep) - n};
+    return own_node(g, {kUnpack, form, {n, w->ne[1], 1, 1}}, {w, after});
+}
+
+bool can_unpack(ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_Q8_0:
+        case GGML_TYPE_Q4_0:
+        case GGML_TYPE_Q5_0:
+        case GGML_TYPE_Q4_K:
+        case GGML_TYPE_Q5_K:
+        case GGML_TYPE_Q6_K:
+            return true;
+        default:
+            return false;
+    }
 }
 
 ggml_tensor* add_pair(Graph& g, ggml_tensor* y, ggml_tensor* x, ggml_tensor* down, ggml_tensor* up,

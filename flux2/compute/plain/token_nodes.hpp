@@ -33,6 +33,13 @@ ggml_tensor* linear(Graph& g, ggml_tensor* w, ggml_tensor* x, const NodeForm& fo
 ggml_tensor* linear_with_columns(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_tensor* down,
                                  const NodeForm& form);
 
+// A quantised matrix w [in, out] as BF16, with the columns of `after` [n, out] in BF16 behind its
+// own unless that is null: [in + n, out]. Sources w, after
+extern const OwnOperation kUnpack;
+ggml_tensor* unpack(Graph& g, ggml_tensor* w, ggml_tensor* after);
+// Types that kernels unpack.
+bool can_unpack(ggml_type type);
+
 // y + up (down x) in F32, in place of y; down [in, rank], up [rank, out]. Sources y, x, down, up
 extern const OwnOperation kAddPair;
 ggml_tensor* add_pair(Graph& g, ggml_tensor* y, ggml_tensor* x, ggml_tensor* down, ggml_tensor* up,
