@@ -273,7 +273,7 @@ TEST_CASE("pictures computed in bands equal those computed as a whole, in less m
     const Checkpoint checkpoint = Checkpoint::open(folder / "vae.safetensors");
     const Backend backend("CPU");
     Vae vae(backend, read_vae_sizes(checkpoint), checkpoint, {.type = TensorType::f32});
-    const HostTensor pixels = some_picture(32, 48, 3, 1);
+    const HostTensor pixels = some_picture(32, 160, 3, 1);
     const HostTensor latents = some_picture(2, 3, 128, 1.5f);
     const HostTensor encoded = vae.encode(pixels);
     const uint64_t whole_encode = vae.compute_memory().host;
@@ -326,8 +326,8 @@ TEST_CASE("in bands the full-size autoencoder needs a fraction of the memory, al
             CHECK(now <= before);
             before = now;
         }
-        CHECK(before < 4.5);
-        CHECK(gigabytes(4096, MapMemory::all_in_bands, decodes) < 17);
+        CHECK(before < (decodes ? 4.5 : 2.5));
+        CHECK(gigabytes(4096, MapMemory::all_in_bands, decodes) < (decodes ? 17 : 8.5));
     }
 }
 

@@ -156,12 +156,13 @@ class Streams {
                 i = end - 1;
                 continue;
             }
-            const Launch both = i + 1 < graph.n_nodes
-                                    ? find_kernel_of_both(graph.nodes[i], graph.nodes[i + 1])
+            const int next = next_computed(graph, i + 1);
+            const Launch both = next < graph.n_nodes
+                                    ? find_kernel_of_both(graph.nodes[i], graph.nodes[next])
                                     : nullptr;
             if (both != nullptr) {
                 launch = both;
-                ++i;
+                i = next;
             }
             if (!enter_ours() ||
                 !succeeded(launch(context_, graph.nodes[i]), graph.nodes[i]->name)) {
@@ -179,6 +180,15 @@ class Streams {
             log(LogLevel::error, concat("CUDA: ", what, " failed: ", cudaGetErrorString(status)));
         }
         return status == cudaSuccess;
+    }
+
+    // The next node that is no view, from `begin` on.
+    static int next_computed(const ggml_cgraph& graph, int begin) {
+        int next = begin;
+        while (next < graph.n_nodes && ggml_op_is_empty(graph.nodes[next]->op)) {
+            ++next;
+        }
+        return next;
     }
 
     // Where the next node of ours is, from `begin` on.

@@ -3,7 +3,6 @@
 #include "compute/cuda/attention.hpp"
 #include "compute/cuda/conv_hopper.hpp"
 #include "compute/cuda/group_norm.hpp"
-#include "compute/cuda/low_rank.hpp"
 #include "compute/cuda/pixels.hpp"
 #include "compute/cuda/token_ops.hpp"
 #include "compute/cuda/unpack.hpp"
@@ -73,29 +72,6 @@ cudaError_t multiply(const Context& context, const ggml_tensor* w, const ggml_te
     return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaErrorUnknown;
 }
 
-// down x to the spare values after each row of x.
-cudaError_t run_down(const Context& context, const ggml_tensor* down, const ggml_tensor* x) {
-    void* spare = static_cast<char*>(x->data) + ggml_row_size(x->type, x->ne[0]);
-    const DownArgs args = {.x = static_cast<const __nv_bfloat16*>(x->data),
-                           .x_stride = matrix_of(x).stride,
-                           .down = static_cast<const __nv_bfloat16*>(down->data),
-                           .down_stride = matrix_of(down).stride,
-                           .y = static_cast<__nv_bfloat16*>(spare),
-                           .y_stride = matrix_of(x).stride,
-                           .n = as_int(x->ne[1]),
-                           .width = as_int(x->ne[0]),
-                           .rank = as_int(down->ne[1])};
-    if (context.hopper && x->type == GGML_TYPE_BF16 && hopper_down_takes(args)) {
-        return hopper_down(args, context.stream);
-    }
-    const Product product = {.data = spare,
-                             .type = data_type(x),
-                             .stride = matrix_of(x).stride,
-                             .n_out = down->ne[1],
-                             .n_in = x->ne[0]};
-    return multiply(context, down, x, product, {});
-}
-
 cudaError_t run_linear(const Context& context, const ggml_tensor* y) {
     const ggml_tensor* w = y->src[0];
     const ggml_tensor* x = y->src[1];
@@ -107,7 +83,14 @@ cudaError_t run_linear(const Context& context, const ggml_tensor* y) {
                        .n_out = w->ne[params.transposed ? 0 : 1],
                        .n_in = x->ne[0]};
     if (down != nullptr) {
-        const cudaError_t status = run_down(context, down, x);
+        // To the spare values after each row of x, where the second multiply reads them.
+        const Product inner = {
+            .data = static_cast<char*>(x->data) + ggml_row_size(x->type, x->ne[0]),
+            .type = data_type(x),
+            .stride = matrix_of(x).stride,
+            .n_out = down->ne[1],
+            .n_in = x->ne[0]};
+        const cudaError_t status = multiply(context, down, x, inner, {});
         if (status != cudaSuccess) {
             return status;
         }

@@ -15,8 +15,7 @@ add_library(flux2_kernels OBJECT
 #wgmma exists for sm_90a alone; other GPUs never get there.
 add_library(flux2_hopper_kernels OBJECT
     compute/cuda/attention_hopper.cu
-    compute/cuda/conv_hopper.cu
-    compute/cuda/low_rank_hopper.cu)
+    compute/cuda/conv_hopper.cu)
 set_target_properties(flux2_hopper_kernels PROPERTIES CUDA_ARCHITECTURES 90a-real)
 foreach(kernels flux2_kernels flux2_hopper_kernels)
     target_include_directories(${kernels} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
