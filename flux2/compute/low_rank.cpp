@@ -42,6 +42,14 @@ void balance(LowRankPair& pair) {
     }
 }
 
+int64_t rank_of(const LowRankWeights::Item& item) {
+    if (item.n_columns > 0) {
+        return item.n_columns;
+    }
+    return item.joins_unpacked ? LowRankWeights::padded_columns(item.rank)
+                               : LowRankWeights::padded(item.rank);
+}
+
 // Rows of `from` values each as rows of `to`, filled up with zeros.
 std::vector<float> widened(std::span<const float> values, int64_t from, int64_t to) {
     const auto n_rows = static_cast<int64_t>(values.size()) / from;
@@ -65,6 +73,11 @@ int64_t LowRankWeights::padded(int64_t rank) {
     return GGML_PAD(rank, kStep);
 }
 
+int64_t LowRankWeights::padded_columns(int64_t rank) {
+    constexpr int64_t kStep = 64;
+    return GGML_PAD(rank, kStep);
+}
+
 void LowRankWeights::place(const std::vector<Item>& items) {
     table_.clear();
     buffer_ = {};
@@ -83,7 +96,7 @@ void LowRankWeights::place(const std::vector<Item>& items) {
     };
     for (const Item& item : items) {
         const ggml_type type = pair_type(backend_, item);
-        const int64_t rank = item.n_columns > 0 ? item.n_columns : padded(item.rank);
+        const int64_t rank = rank_of(item);
         const int64_t n_out = item.matrix->ne[1];
         const bool in_panels = backend_.operations() == Operations::cpu && cpu::suits_panels(n_out);
         ggml_tensor* down = add(type, item.n_in, rank, in_panels);
@@ -108,7 +121,7 @@ void LowRankWeights::fill(const Item& item) const {
     if (type == GGML_TYPE_F16) {
         balance(pair);
     }
-    const int64_t rank = item.n_columns > 0 ? item.n_columns : padded(item.rank);
+    const int64_t rank = rank_of(item);
     pair.down.resize(static_cast<size_t>(rank * item.n_in));  // rows of zeros
     pair.up = widened(pair.up, pair.rank, rank);
     if (tensors.in_panels) {

@@ -50,8 +50,10 @@ class LowRankWeights {
     const LowRankTable& table() const { return table_; }
     uint64_t bytes() const { return buffer_.bytes; }
 
-    // Ranks are filled up with zeros to a number that kernels for matrices like.
+    // Ranks are filled up with zeros to a number that kernels for matrices like; as columns so that
+    // rows begin at multiples of 128 bytes.
     static int64_t padded(int64_t rank);
+    static int64_t padded_columns(int64_t rank);
 
   private:
     void fill(const Item& item) const;

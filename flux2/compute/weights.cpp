@@ -43,14 +43,6 @@ TensorType rewritten_type(const Backend& backend, TensorType type) {
     return is_quantized(type) ? stored_type(backend, TensorType::bf16) : type;
 }
 
-// Rows that begin at multiples of 128 bytes are multiplied faster.
-constexpr int64_t kAlignedColumns = 64;
-
-// Of a matrix with columns for a pair.
-int64_t row_length(int64_t n_in, int64_t n_columns) {
-    return n_columns > 0 ? GGML_PAD(n_in + n_columns, kAlignedColumns) : n_in;
-}
-
 // Gives a tensor without memory this many values per row.
 void set_row_length(ggml_tensor* tensor, int64_t n) {
     tensor->ne[0] = n;
@@ -177,8 +169,9 @@ void Weights::load(bool pairs_as_columns) {
     pairs_as_columns_ = pairs_as_columns;
     for (Bound* bound : with_pairs()) {
         if (takes_columns(*bound)) {
-            bound->n_columns = LowRankWeights::padded(options_.adapters->rank(bound->source->name));
-            set_row_length(bound->tensor, row_length(bound->tensor->ne[0], bound->n_columns));
+            bound->n_columns =
+                LowRankWeights::padded_columns(options_.adapters->rank(bound->source->name));
+            set_row_length(bound->tensor, bound->tensor->ne[0] + bound->n_columns);
         }
     }
     for (const MappedFile& file : checkpoint_.source().files()) {
@@ -293,7 +286,7 @@ int64_t Weights::spare_columns() const {
             most = std::max(most, pair->second.joins_unpacked ? up->ne[0] : bound.n_columns);
         }
     }
-    return GGML_PAD(most, kAlignedColumns);
+    return most;
 }
 
 void Weights::place_by_block(const std::vector<const Bound*>& group) {
@@ -327,9 +320,9 @@ void Weights::widen_block(int block) {
         const bool has_pair = options_.adapters->changes(name) && takes_columns(*bound);
         columns.push_back(std::max(
             bound->n_columns,
-            has_pair ? LowRankWeights::padded(options_.adapters->rank(name)) : int64_t{0}));
+            has_pair ? LowRankWeights::padded_columns(options_.adapters->rank(name)) : int64_t{0}));
         fresh.push_back(ggml_dup_tensor(context.get(), bound->tensor));
-        set_row_length(fresh.back(), row_length(bound->source->shape.ne[0], columns.back()));
+        set_row_length(fresh.back(), bound->source->shape.ne[0] + columns.back());
     }
     TensorBuffer buffer = backend_.allocate(fresh, backend_.buffer_type(), checkpoint_.file());
     buffer.set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
@@ -364,7 +357,7 @@ void Weights::widen_block(int block) {
 bool Weights::widen_where_needed() {
     std::set<int> blocks;
     for (const Bound* bound : with_pairs()) {
-        if (takes_columns(*bound) && LowRankWeights::padded(options_.adapters->rank(
+        if (takes_columns(*bound) && LowRankWeights::padded_columns(options_.adapters->rank(
                                          bound->source->name)) > bound->n_columns) {
             blocks.insert(bound->block);
         }

@@ -203,11 +203,6 @@ NodeForm product_form(const Graph& g, ggml_type to) {
     return {.type = to, .spare_columns = to == g.form().activations ? g.form().spare_columns : 0};
 }
 
-// The first n columns of a matrix: what comes after them is for a pair, or fills up rows.
-ggml_tensor* first_columns(Graph& g, ggml_tensor* w, int64_t n) {
-    return w->ne[0] > n ? ggml_view_2d(g, w, n, w->ne[1], w->nb[1], 0) : w;
-}
-
 bool is_unpacked(const Graph& g, const ggml_tensor* w, const ggml_tensor* x) {
     constexpr int64_t kManyTokens = 256;
     return g.form().unpacks && x->ne[1] >= kManyTokens && own::can_unpack(w->type);
@@ -220,7 +215,11 @@ ggml_tensor* unpack_for(Graph& g, ggml_tensor* x, ggml_tensor* w, ggml_tensor* a
 }
 
 ggml_tensor* multiply(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
-    w = is_unpacked(g, w, x) ? unpack_for(g, x, w, nullptr) : first_columns(g, w, x->ne[0]);
+    if (is_unpacked(g, w, x)) {
+        w = unpack_for(g, x, w, nullptr);
+    } else if (w->ne[0] > x->ne[0]) {  // it has columns for a pair that is not there now
+        w = ggml_view_2d(g, w, x->ne[0], w->ne[1], w->nb[1], 0);
+    }
     if (is_for_cuda(g) && w->type == GGML_TYPE_BF16) {
         return own::linear(g, w, as_type(g, x, w->type), product_form(g, to));
     }
@@ -248,8 +247,7 @@ ggml_tensor* linear_to(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
     }
     const bool joins = pair->joins_unpacked && is_unpacked(g, w, x);
     if (pair->up == nullptr || joins) {
-        ggml_tensor* both = joins ? unpack_for(g, x, w, pair->up)
-                                  : first_columns(g, w, x->ne[0] + pair->down->ne[1]);
+        ggml_tensor* both = joins ? unpack_for(g, x, w, pair->up) : w;
         return own::linear_with_columns(g, both, x, pair->down, product_form(g, to));
     }
     ggml_tensor* y = multiply(g, w, x, GGML_TYPE_F32);
