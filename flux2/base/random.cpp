@@ -2,6 +2,7 @@
 #include "base/random.hpp"
 
 #include "base/check.hpp"
+#include "base/parallel.hpp"
 
 #include <algorithm>
 #include <array>
@@ -58,28 +59,36 @@ std::array<float, 2> normal_pair(uint32_t x, uint32_t y) {
 }
 
 // Each thread of torch's kernel makes four values at a time and stores them n_threads apart.
-std::vector<float> draw_cuda(uint64_t seed, size_t n) {
+std::vector<float> draw_cuda(uint64_t seed, size_t n, int n_cpu_threads) {
     constexpr size_t kMaxThreads = 132 * 2048;
     constexpr size_t kBlock = 256;
+    constexpr size_t kChunk = 16 * kBlock;  // of torch's threads, for one of ours
     const size_t n_threads = std::min(kMaxThreads, (n + kBlock - 1) / kBlock * kBlock);
+    const size_t n_chunks = (n_threads + kChunk - 1) / kChunk;
     std::vector<float> values(n);
-    for (size_t first = 0; first < n; first += 4 * n_threads) {
+    const auto draw = [&](size_t first, size_t thread) {
         const auto iteration = static_cast<uint32_t>(first / (4 * n_threads));
-        for (size_t thread = 0; thread < n_threads; thread++) {
-            const std::array<uint32_t, 4> words = philox(seed, thread, iteration);
-            for (size_t pair = 0; pair < 4; pair += 2) {
-                const size_t i = first + pair * n_threads + thread;
-                if (i >= n) {
-                    break;
-                }
-                const auto [sine, cosine] = normal_pair(words[pair], words[pair + 1]);
-                values[i] = sine;
-                if (i + n_threads < n) {
-                    values[i + n_threads] = cosine;
-                }
+        const std::array<uint32_t, 4> words = philox(seed, thread, iteration);
+        for (size_t pair = 0; pair < 4; pair += 2) {
+            const size_t i = first + pair * n_threads + thread;
+            if (i >= n) {
+                break;
+            }
+            const auto [sine, cosine] = normal_pair(words[pair], words[pair + 1]);
+            values[i] = sine;
+            if (i + n_threads < n) {
+                values[i + n_threads] = cosine;
             }
         }
-    }
+    };
+    parallel_for(n_chunks, n_cpu_threads, [&](size_t chunk, size_t) {
+        const size_t end = std::min(n_threads, (chunk + 1) * kChunk);
+        for (size_t first = 0; first < n; first += 4 * n_threads) {
+            for (size_t thread = chunk * kChunk; thread < end; thread++) {
+                draw(first, thread);
+            }
+        }
+    });
     return values;
 }
 
@@ -124,19 +133,19 @@ Generator parse_generator(std::string_view name) {
          "'; choose cuda, cuda-f32, cpu or cpu-f32");
 }
 
-std::vector<float> draw_normal(Generator generator, uint64_t seed, size_t n) {
+std::vector<float> draw_normal(Generator generator, uint64_t seed, size_t n, int n_threads) {
     // torch treats an incomplete last block of 16 in its own way.
     check(n % 16 == 0, ErrorKind::internal, n, " normal values asked for, not a multiple of 16");
     std::vector<float> values;
     switch (generator) {
         case Generator::cuda:
-            values = draw_cuda(seed, n);
+            values = draw_cuda(seed, n, n_threads);
             for (float& value : values) {
                 value = round_to_bf16(value);
             }
             break;
         case Generator::cuda_f32:
-            values = draw_cuda(seed, n);
+            values = draw_cuda(seed, n, n_threads);
             break;
         case Generator::cpu:
             values = draw_uniform_cpu(seed, n, 8);

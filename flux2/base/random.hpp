@@ -22,6 +22,7 @@ Generator parse_generator(std::string_view name);
 
 // The first n values for this seed; n is a multiple of 16. The order of the two cuda generators
 // depends on the GPU above 270,336 values: it is that of 132 multiprocessors (H100, H200).
-std::vector<float> draw_normal(Generator generator, uint64_t seed, size_t n);
+// Those of the cuda generators are drawn by several threads.
+std::vector<float> draw_normal(Generator generator, uint64_t seed, size_t n, int n_threads = 1);
 
 }  // namespace flux2

@@ -87,6 +87,15 @@ float largest_difference(Generator generator, const std::string& device_and_type
     return largest;
 }
 
+TEST_CASE("noise is the same from any number of threads") {
+    // Less than a round of torch's threads, and more than two.
+    for (const size_t n : {size_t{16}, size_t{5008}, size_t{2500000}}) {
+        for (const Generator generator : {Generator::cuda, Generator::cuda_f32}) {
+            CHECK(draw_normal(generator, 5, n, 3) == draw_normal(generator, 5, n));
+        }
+    }
+}
+
 TEST_CASE("f32 noise is torch's within float rounding") {
     CHECK(largest_difference(Generator::cuda_f32, "cuda_f32") <= kLimit);
     CHECK(largest_difference(Generator::cpu_f32, "cpu_f32") <= kLimit);
