@@ -1,7 +1,7 @@
 #include "train/adamw.hpp"
 
 #include "base/check.hpp"
-#include "base/parallel.hpp"
+#include "train/chunks.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,21 +9,6 @@
 #include <utility>
 
 namespace flux2 {
-namespace {
-
-// What threads take at a time. Sums are made per chunk, then over the chunks in order.
-constexpr size_t kChunk = 1 << 16;
-
-// Calls f(first, n, chunk) for every chunk.
-template <typename F>
-void for_chunks(size_t n_values, int n_threads, const F& f) {
-    parallel_for((n_values + kChunk - 1) / kChunk, n_threads, [&](size_t chunk, size_t) {
-        const size_t first = chunk * kChunk;
-        f(first, std::min(kChunk, n_values - first), chunk);
-    });
-}
-
-}  // namespace
 
 AdamW::AdamW(size_t n_parameters, const AdamWOptions& options) : options_(options) {
     const auto is_share = [](double beta) { return beta >= 0 && beta < 1; };
@@ -76,7 +61,7 @@ void AdamW::restore(State state) {
 }
 
 double global_norm(std::span<const float> gradients, int n_threads) {
-    std::vector<double> sums((gradients.size() + kChunk - 1) / kChunk);
+    std::vector<double> sums((gradients.size() + kParameterChunk - 1) / kParameterChunk);
     for_chunks(gradients.size(), n_threads, [&](size_t first, size_t count, size_t chunk) {
         double sum = 0;
         for (const float value : gradients.subspan(first, count)) {

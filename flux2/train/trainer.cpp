@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/random.hpp"
+#include "train/chunks.hpp"
 #include "train/counted_random.hpp"
 
 #include <algorithm>
@@ -16,9 +17,9 @@ namespace {
 constexpr int kValidationLevels = 8;
 constexpr double kFirstLevel = 0.15, kLastLevel = 0.98;
 
-HostTensor noise_like(const HostTensor& tokens, uint64_t seed) {
+HostTensor noise_like(const HostTensor& tokens, uint64_t seed, int n_threads) {
     HostTensor noise(tokens.ne);
-    noise.data = draw_normal(Generator::cuda_f32, seed, noise.data.size());
+    noise.data = draw_normal(Generator::cuda_f32, seed, noise.data.size(), n_threads);
     return noise;
 }
 
@@ -54,7 +55,8 @@ TrainingExample Trainer::example_of(size_t picture, int64_t batch, size_t index)
     TrainingExample example;
     example.picture = is_mirrored ? *encoded.mirrored : encoded.latents;
     const HostTensor& tokens = example.picture.tokens;
-    example.noise = noise_like(tokens, random_bits(options_.seed, RandomUse::noise, a, b));
+    example.noise =
+        noise_like(tokens, random_bits(options_.seed, RandomUse::noise, a, b), options_.n_threads);
     example.time = static_cast<float>(
         draw_noise_level(options_.noise_levels, options_.seed, a, b, tokens.ne[1]));
     example.txt = has_no_caption ? data_.no_caption : encoded.txt;
@@ -66,7 +68,9 @@ StepResult Trainer::step(const std::atomic<bool>* cancel) {
     StepResult result;
     result.step = n_done_ + 1;
     result.learning_rate = rate_of_step(options_.rate, n_done_, options_.n_steps);
-    std::fill(gradients_.begin(), gradients_.end(), 0.0f);
+    for_chunks(gradients_.size(), options_.n_threads, [&](size_t first, size_t n, size_t) {
+        std::fill_n(gradients_.begin() + static_cast<std::ptrdiff_t>(first), n, 0.0f);
+    });
     const int64_t n_batches = options_.gradient_accumulation_steps;
     result.epoch = n_done_ * n_batches / order_.batches_per_epoch() + 1;
     for (int64_t i = 0; i < n_batches; ++i) {
@@ -94,9 +98,11 @@ StepResult Trainer::step(const std::atomic<bool>* cancel) {
     optimiser_.step(adapter_.parameters(), gradients_, result.learning_rate, options_.n_threads);
     const auto decay = static_cast<float>(options_.ema_decay);
     const std::span<const float> parameters = adapter_.parameters();
-    for (size_t i = 0; i < average_.size(); ++i) {
-        average_[i] = decay * average_[i] + (1 - decay) * parameters[i];
-    }
+    for_chunks(average_.size(), options_.n_threads, [&](size_t first, size_t n, size_t) {
+        for (size_t i = first; i < first + n; ++i) {
+            average_[i] = decay * average_[i] + (1 - decay) * parameters[i];
+        }
+    });
     ++n_done_;
     return result;
 }
@@ -148,7 +154,8 @@ double Trainer::validation_loss(const TrainingData& held_out, const std::atomic<
             // The same for every run, whatever its seed, so that runs can be compared.
             example.noise = noise_like(
                 encoded.latents.tokens,
-                random_bits(0, RandomUse::validation_noise, i, static_cast<uint64_t>(level)));
+                random_bits(0, RandomUse::validation_noise, i, static_cast<uint64_t>(level)),
+                options_.n_threads);
             example.time = static_cast<float>(kFirstLevel + (kLastLevel - kFirstLevel) * level /
                                                                 (kValidationLevels - 1));
             sum += pass_.loss(example);

@@ -29,7 +29,7 @@ struct TrainerOptions {
     bool flips = false;          // half of the examples are mirrored
     double ema_decay = 0;        // 0: the result is the last step's
     uint64_t seed = 42;
-    int n_threads = 1;  // of the optimiser
+    int n_threads = 1;  // of the optimiser and of noise
 };
 
 struct ExampleLoss {
