@@ -66,5 +66,18 @@ TEST_CASE("blocks are unpacked as ggml does it") {
     check_type<cuda::Q6_K>(GGML_TYPE_Q6_K, {208});
 }
 
+TEST_CASE("plain values are read as they are") {
+    const std::vector<float> values = {1, -2.5f, 0, 1e-6f, 0.1f, -65504, 3, 1e-3f};
+    std::vector<ggml_fp16_t> halves(values.size());
+    ggml_fp32_to_fp16_row(values.data(), halves.data(), 8);
+    float of_f32[8], of_f16[8];
+    cuda::PlainF32::eight(reinterpret_cast<const uint8_t*>(values.data()), 0, of_f32);
+    cuda::PlainF16::eight(reinterpret_cast<const uint8_t*>(halves.data()), 0, of_f16);
+    for (size_t i = 0; i < 8; ++i) {
+        CHECK(of_f32[i] == values[i]);
+        CHECK(of_f16[i] == ggml_fp16_to_fp32(halves[i]));
+    }
+}
+
 }  // namespace
 }  // namespace flux2

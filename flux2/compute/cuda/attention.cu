@@ -2,6 +2,7 @@
 
 #include "compute/cuda/tensor_core.cuh"
 #include "compute/cuda/tiles.cuh"
+#include "compute/cuda/token_tiles.cuh"
 
 #include <cmath>
 
@@ -14,32 +15,6 @@ constexpr int kRows = 16 * kWarps;  // queries of a block
 constexpr int kKeys = 64;           // of a tile
 constexpr int kStages = 2;          // tiles in shared memory: one is used, the next one arrives
 constexpr float kLog2E = 1.4426950408889634f;
-
-// The place of 16 bytes in a tile of rows, so that neither filling it nor ldmatrix makes two
-// threads wait for the same bank.
-template <int kHead>
-__device__ int place(int row, int chunk) {
-    constexpr int kChunks = kHead / 8;
-    const int swizzled = kChunks >= 8 ? chunk ^ (row & 7) : chunk ^ (row >> 1 & 3);
-    return (row * kChunks + swizzled) * 16;
-}
-
-// Rows beyond the last one become zeros.
-template <int kHead>
-__device__ void load_tile(uint32_t to, const __nv_bfloat16* from, int64_t stride, int n_rows) {
-    constexpr int kChunks = kHead / 8;
-    for (int i = threadIdx.x; i < kKeys * kChunks; i += kThreads) {
-        const int row = i / kChunks;
-        const bool exists = row < n_rows;
-        copy_16(to + place<kHead>(row, i % kChunks),
-                from + (exists ? row : 0) * stride + i % kChunks * 8, exists);
-    }
-}
-
-__device__ uint32_t pack(float low, float high) {
-    const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-    return reinterpret_cast<const uint32_t&>(both);
-}
 
 // One warp's sixteen queries: thread t has rows t / 4 and t / 4 + 8, and of every eight columns the
 // two from 2 * (t % 4) on.
@@ -182,6 +157,10 @@ __device__ void store(const Rows<kHead>& rows, const AttentionArgs& args, const 
         if (query >= tile.end) {
             continue;
         }
+        if (args.log_sums != nullptr && threadIdx.x % 4 == 0) {
+            args.log_sums[query * args.log_sums_stride + head] =
+                (rows.highest[half] + log2f(sum)) / kLog2E;
+        }
         __nv_bfloat16* to = args.out + query * args.out_stride + head * kHead;
 #pragma unroll
         for (int n = 0; n < kHead / 8; ++n) {
@@ -219,10 +198,11 @@ __global__ void __launch_bounds__(kThreads) attend(const __grid_constant__ Atten
             const KeysValues& from = own ? args.own : args.kept;
             const int first = (own ? keys.first_key + i * kKeys : (i - keys.n_own_tiles) * kKeys);
             const uint32_t to = tiles_at + i % kStages * 2 * kTileBytes;
-            load_tile<kHead>(to, from.k + first * from.k_stride + head_kv * kHead, from.k_stride,
-                             from.n - first);
-            load_tile<kHead>(to + kTileBytes, from.v + first * from.v_stride + head_kv * kHead,
-                             from.v_stride, from.n - first);
+            load_tile<kHead, kKeys, kThreads>(to, from.k + first * from.k_stride + head_kv * kHead,
+                                              from.k_stride, from.n - first);
+            load_tile<kHead, kKeys, kThreads>(to + kTileBytes,
+                                              from.v + first * from.v_stride + head_kv * kHead,
+                                              from.v_stride, from.n - first);
         }
         copies_end_group();
     };

@@ -28,6 +28,10 @@ struct AttentionArgs {
     const float* mask = nullptr;  // [n_queries][own.n], or null
     __nv_bfloat16* out = nullptr;
     int64_t out_stride = 0;
+    // Of every query and head the logarithm of the sum of e^score; null: not wanted. The stride is
+    // in floats from query to query.
+    float* log_sums = nullptr;
+    int64_t log_sums_stride = 0;
     int n_queries = 0;
     // Queries from here on see only their own keys from here on; n_queries when there are no such.
     int n_main = 0;

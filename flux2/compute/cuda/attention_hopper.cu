@@ -159,6 +159,10 @@ __device__ void store(const Rows& rows, const AttentionArgs& args, const QueryTi
         if (query >= tile.end) {
             continue;
         }
+        if (args.log_sums != nullptr && threadIdx.x % 4 == 0) {
+            args.log_sums[query * args.log_sums_stride + head] =
+                rows.highest[half] * rsqrtf(static_cast<float>(kHead)) + logf(sum);
+        }
         __nv_bfloat16* to = args.out + query * args.out_stride + head * kHead;
         const float factor = 1 / sum;
 #pragma unroll

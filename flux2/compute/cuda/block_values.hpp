@@ -1,4 +1,4 @@
-// The values of quantised blocks, eight neighbours at a time, as ggml's to_float gives them. Plain
+// The values of matrices, eight neighbours at a time, as ggml's to_float gives them. Plain
 // C++ for hosts too, so that tests compare them with ggml's.
 #pragma once
 
@@ -164,6 +164,31 @@ struct Q6_K {
             const uint32_t value = (q[i] >> row / 2 * 4 & 15) | (high[i] >> row * 2 & 3) << 4;
             y[i] = scale * static_cast<float>(static_cast<int>(value) - 32);
         }
+    }
+};
+
+// Types without blocks: eight values are one.
+struct PlainF16 {
+    static constexpr int kValues = 8, kBytes = 16;
+
+    FLUX2_BOTH static void eight(const uint8_t* block, int, float (&y)[8]) {
+        for (int i = 0; i < 8; ++i) {
+            y[i] = half_at(block + 2 * i);
+        }
+    }
+};
+
+struct PlainF32 {
+    static constexpr int kValues = 8, kBytes = 32;
+
+    FLUX2_BOTH static void eight(const uint8_t* block, int, float (&y)[8]) {
+#ifdef __CUDA_ARCH__
+        for (int i = 0; i < 8; ++i) {
+            y[i] = reinterpret_cast<const float*>(block)[i];
+        }
+#else
+        std::memcpy(y, block, sizeof(y));
+#endif
     }
 };
 

@@ -53,6 +53,15 @@ __device__ inline void copy_box(uint32_t to, const CUtensorMap& map, int x, int 
         : "memory");
 }
 
+// n_bytes of global memory -> shared memory; all multiples of 16.
+__device__ inline void copy_bytes(uint32_t to, const void* from, int n_bytes, uint32_t barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+        "[%3];" ::"r"(to),
+        "l"(from), "r"(n_bytes), "r"(barrier)
+        : "memory");
+}
+
 // The same box -> the cache.
 __device__ inline void prefetch_box(const CUtensorMap& map, int x, int y, int z) {
     asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(
@@ -165,6 +174,18 @@ __device__ inline void multiply_bf16(float (&d)[64], uint64_t a, uint64_t b, boo
         "%64, %65, p, 1, 1, 0, 0; }"
         : FLUX2_EIGHT(d, 0), FLUX2_EIGHT(d, 8), FLUX2_EIGHT(d, 16), FLUX2_EIGHT(d, 24),
           FLUX2_EIGHT(d, 32), FLUX2_EIGHT(d, 40), FLUX2_EIGHT(d, 48), FLUX2_EIGHT(d, 56)
+        : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
+}
+
+// The same with d [64 x 64] and b [16 x 64].
+__device__ inline void multiply_bf16(float (&d)[32], uint64_t a, uint64_t b, bool adds) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+        "%32, %33, p, 1, 1, 0, 0; }"
+        : FLUX2_EIGHT(d, 0), FLUX2_EIGHT(d, 8), FLUX2_EIGHT(d, 16), FLUX2_EIGHT(d, 24)
         : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
 }
 

@@ -1,19 +1,23 @@
-#Our CUDA kernels and the backend that runs them, as part of flux2.
-if (NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES native) #as ggml does; give a list to build for other machines
+# Our CUDA kernels and the backend that runs them, as part of flux2.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES native)  # as ggml does; give a list to build for other machines
 endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 
 add_library(flux2_kernels OBJECT
     compute/cuda/attention.cu
+    compute/cuda/attention_gradient.cu
     compute/cuda/conv.cu
+    compute/cuda/gradient_ops.cu
+    compute/cuda/gradient_rows.cu
     compute/cuda/group_norm.cu
     compute/cuda/pixels.cu
     compute/cuda/token_ops.cu
     compute/cuda/unpack.cu)
-#wgmma exists for sm_90a alone; other GPUs never get there.
+# wgmma exists for sm_90a alone; other GPUs never get there.
 add_library(flux2_hopper_kernels OBJECT
+    compute/cuda/attention_gradient_hopper.cu
     compute/cuda/attention_hopper.cu
     compute/cuda/conv_hopper.cu)
 set_target_properties(flux2_hopper_kernels PROPERTIES CUDA_ARCHITECTURES 90a-real)

@@ -64,6 +64,10 @@ cudaError_t launch(const UnpackArgs& a, cudaStream_t stream) {
 
 cudaError_t unpack(const UnpackArgs& args, cudaStream_t stream) {
     switch (args.type) {
+        case BlockType::f32:
+            return launch<PlainF32>(args, stream);
+        case BlockType::f16:
+            return launch<PlainF16>(args, stream);
         case BlockType::q8_0:
             return launch<Q8_0>(args, stream);
         case BlockType::q4_0:

@@ -1,4 +1,4 @@
-// Quantised matrices to BF16 on CUDA devices.
+// Matrices of other types to BF16 on CUDA devices.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -8,7 +8,7 @@
 
 namespace flux2::cuda {
 
-enum class BlockType { q8_0, q4_0, q5_0, q4_k, q5_k, q6_k };
+enum class BlockType { f32, f16, q8_0, q4_0, q5_0, q4_k, q5_k, q6_k };
 
 // Each row of y has the values of that row of `blocks`, then those of `after`.
 struct UnpackArgs {
