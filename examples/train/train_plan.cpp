@@ -61,6 +61,7 @@ TrainPlan plan_memory(const TrainOptions& o, const Model& model,
     plan.device = backend.name();
     plan.largest = largest_shape(model, sources, pictures);
     plan.weights = pass.weight_memory();
+    plan.streams = weights.stream_blocks;
     plan.compute = pass.compute_memory(plan.largest);
     plan.adapter = kBytesOfParameter * adapter.parameters().size() +
                    (o.trainer.ema_decay > 0 ? sizeof(float) * adapter.parameters().size() : 0);
@@ -104,7 +105,8 @@ std::string plan_text(const TrainPlan& plan, int64_t n_steps) {
     std::string text =
         concat("largest example: ", plan.largest.n_img, " image, ", plan.largest.n_ref,
                " reference and ", plan.largest.n_txt, " text tokens\n", "memory of ", plan.device,
-               ": weights ", readable_bytes(plan.weights.own.device), ", computation ",
+               plan.streams ? ": streamed weights " : ": weights ",
+               readable_bytes(plan.weights.own.device), ", computation ",
                readable_bytes(plan.compute.device), "\n", "RAM: weights ",
                readable_bytes(plan.weights.own.host), " (and ", readable_bytes(plan.weights.mapped),
                " of mapped files), computation ", readable_bytes(plan.compute.host),

@@ -16,6 +16,7 @@ struct TrainPlan {
     std::string device;
     ExampleShape largest;  // of all examples
     WeightMemory weights;  // of the transformer
+    bool streams = false;  // its blocks stay in RAM and are copied to the device in turn
     MemoryUse compute;     // of one example
     uint64_t adapter = 0;  // parameters, gradients and the optimiser's state, in RAM
     uint64_t dataset = 0;  // encoded, in RAM
@@ -23,6 +24,7 @@ struct TrainPlan {
     double seconds = 0;      // of the whole run, without encoding, samples and validation
     int64_t n_examples = 0;  // of the run
 
+    uint64_t device_bytes() const { return weights.own.device + compute.device; }
     uint64_t host_bytes() const { return weights.own.host + compute.host + adapter + dataset; }
 };
 

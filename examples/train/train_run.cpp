@@ -1,5 +1,6 @@
 #include "train/train_run.hpp"
 
+#include <flux2/device.hpp>
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/letter_case.hpp"
@@ -346,6 +347,32 @@ Encoded encode(const TrainOptions& o, const Model& model, LoadedModel& loaded, c
     return encoded;
 }
 
+// Blocks are streamed where the device's memory, or what may be used of it, is too small. Throws
+// out_of_memory when that does not suffice.
+TrainPlan place_weights(const TrainOptions& o, const Model& model, const Data& data,
+                        const TrainedAdapter& adapter, WeightOptions& weights) {
+    const auto measured = [&] {
+        return plan_memory(o, model, data.sources, data.pictures, adapter, weights);
+    };
+    TrainPlan plan = measured();
+    uint64_t limit = o.model.load.max_device_bytes;
+    for (const DeviceInfo& device : list_devices()) {
+        if (limit == 0 && device.name == plan.device) {
+            limit = device.free_bytes;
+        }
+    }
+    if (plan.device_bytes() <= limit) {
+        return plan;
+    }
+    weights.stream_blocks = true;
+    plan = measured();
+    check(plan.device_bytes() <= limit, ErrorKind::out_of_memory, "training takes ",
+          readable_bytes(plan.device_bytes()), " on ", plan.device, " with streamed blocks, ",
+          readable_bytes(limit),
+          " may be used; train smaller pictures or weights of a smaller --type");
+    return plan;
+}
+
 }  // namespace
 
 void train(TrainOptions o) {
@@ -359,9 +386,8 @@ void train(TrainOptions o) {
     settle_steps(data, o);
     TrainedAdapter adapter(model.sizes, o.adapter);
     display.say(summary(o, data, adapter));
-    const WeightOptions weights =
-        weight_options(o.model.load, Part::transformer, Placement::device);
-    TrainPlan plan = plan_memory(o, model, data.sources, data.pictures, adapter, weights);
+    WeightOptions weights = weight_options(o.model.load, Part::transformer, Placement::device);
+    TrainPlan plan = place_weights(o, model, data, adapter, weights);
     const LoadOptions load = with_settled_split(o.model.load);
     LoadedModel loaded(model, load);
     loaded.set_cancel(&cancel_requested);

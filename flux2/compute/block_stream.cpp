@@ -94,10 +94,9 @@ std::byte* BlockStream::ram_of(size_t i) const {
            entries_[i].ram_offset;
 }
 
-void BlockStream::enter(size_t i) {
-    upload(i);  // nothing to do unless it is the very first
+void BlockStream::enter(size_t i, size_t next) {
+    upload(i);  // nothing to do unless it is the very first, or the one before has the same place
     ggml_backend_synchronize(queue_.get());
-    const size_t next = (i + 1) % n_blocks_;
     if (next % kSlots != i % kSlots) {
         upload(next);
     }

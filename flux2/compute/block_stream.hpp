@@ -26,9 +26,10 @@ class BlockStream {
     // Where the bytes of the i-th tensor that was added are to be put. Not for measuring backends.
     std::byte* ram_of(size_t i) const;
 
-    // Makes block i ready to compute and starts copying the next one. The block before it must have
-    // been computed.
-    void enter(size_t i);
+    // Makes block i ready to compute and starts copying `next`, which is computed after it. The
+    // block before it must have been computed.
+    void enter(size_t i, size_t next);
+    size_t n_blocks() const { return n_blocks_; }
 
     // Two blocks on the device, all of them in RAM.
     const MemoryUse& memory() const { return memory_; }

@@ -219,6 +219,29 @@ void Graph::set(ggml_tensor* input, std::span<const int32_t> values) {
     backend_.check_alive();
 }
 
+void Graph::begin_set(ggml_tensor* input, std::span<const float> values) {
+    check(ggml_nbytes(input) == values.size_bytes(), ErrorKind::internal, "input ", input->name,
+          " takes ", ggml_nelements(input), " values, not ", values.size());
+    ggml_backend_tensor_set_async(ggml_backend_sched_get_tensor_backend(scheduler_.get(), input),
+                                  input, values.data(), 0, values.size_bytes());
+    backend_.traffic().sent += values.size_bytes();
+}
+
+void Graph::begin_read(const ggml_tensor* tensor, std::span<float> values) const {
+    check(tensor->type == GGML_TYPE_F32 && ggml_is_contiguous(tensor) &&
+              ggml_nbytes(tensor) == values.size_bytes(),
+          ErrorKind::internal, "tensor ", tensor->name, " cannot be read back");
+    ggml_backend_tensor_get_async(
+        ggml_backend_sched_get_tensor_backend(scheduler_.get(), const_cast<ggml_tensor*>(tensor)),
+        tensor, values.data(), 0, values.size_bytes());
+    backend_.traffic().received += values.size_bytes();
+}
+
+void Graph::wait() const {
+    ggml_backend_sched_synchronize(scheduler_.get());
+    backend_.check_alive();
+}
+
 void Graph::set_from(ggml_tensor* input, const Graph& other, ggml_tensor* result) {
     check(ggml_nbytes(input) == ggml_nbytes(result), ErrorKind::internal, "input ", input->name,
           " and ", result->name, " differ in size");

@@ -100,6 +100,11 @@ class Graph {
 
     void set(ggml_tensor* input, std::span<const float> values);
     void set(ggml_tensor* input, std::span<const int32_t> values);
+    // The same, and read(), which may still be copying when they return; `values` must live until
+    // wait(), which ends all of them.
+    void begin_set(ggml_tensor* input, std::span<const float> values);
+    void begin_read(const ggml_tensor* tensor, std::span<float> values) const;
+    void wait() const;
     // Sets an input to what keep() of another graph returned there.
     void set_from(ggml_tensor* input, const Graph& other, ggml_tensor* result);
     // Throws backend when the device fails, out_of_memory when a node of ours finds no room for

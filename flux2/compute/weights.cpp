@@ -505,9 +505,9 @@ void Weights::place_blocks(const std::vector<const Bound*>& group) {
     }
 }
 
-void Weights::enter_block(size_t i) {
+void Weights::enter_block(size_t i, std::optional<size_t> next) {
     if (stream_) {
-        stream_->enter(i);
+        stream_->enter(i, next.value_or((i + 1) % stream_->n_blocks()));
     }
 }
 

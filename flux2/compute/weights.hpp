@@ -87,8 +87,9 @@ class Weights {
     // `pairs_as_columns`: graphs take pairs of low rank as columns of blocks' matrices in BF16
     // (compute/low_rank), also of those that they unpack.
     void load(bool pairs_as_columns = false);
-    // To be called before block i is computed when blocks are streamed.
-    void enter_block(size_t i);
+    // To be called before block i is computed when blocks are streamed; the first after the last,
+    // else the one after it, or `next`, is computed then.
+    void enter_block(size_t i, std::optional<size_t> next = std::nullopt);
     bool streams() const { return options_.stream_blocks; }
 
     // Changes the tensors by other adapters than now, null for none; built graphs are invalid then.

@@ -17,6 +17,11 @@ ggml_tensor* gated(const PassContext& context, ggml_tensor* x, ggml_tensor* bran
     return add_gated(context.g, x, branch, {{x->ne[1], mod}});
 }
 
+// A matrix of a block with what it is multiplied with.
+LinearPass inside(const PassContext& context, ggml_tensor* w, ggml_tensor* x) {
+    return LinearPass(context, w, x, trained_type(context.g.form()));
+}
+
 // Values [first, first + n) of every row.
 ggml_tensor* rows(Graph& g, ggml_tensor* x, int64_t first, int64_t n) {
     return ggml_view_2d(g, x, n, x->ne[1], x->nb[1], ggml_row_size(x->type, first));
@@ -46,10 +51,10 @@ KeptAttention attend(const PassContext& context, std::span<const ProjectedHeads>
 
 // ---- A matrix with its pair ----
 
-LinearPass::LinearPass(const PassContext& context, ggml_tensor* w, ggml_tensor* x)
-    : w_(w), x_(x), y_(exact_linear(context.g, w, x)) {
+LinearPass::LinearPass(const PassContext& context, ggml_tensor* w, ggml_tensor* x, ggml_type to)
+    : w_(w), x_(x), y_(exact_linear(context.g, w, x, to)) {
     if (const auto pair = context.pairs.find(w); pair != context.pairs.end()) {
-        inner_ = exact_linear(context.g, pair->second.a, x);
+        inner_ = exact_linear(context.g, pair->second.a, x, trained_type(context.g.form()));
         y_ = add_exact_linear(context.g, y_, pair->second.b, inner_);
     }
 }
@@ -85,28 +90,28 @@ StreamPass::StreamPass(const PassContext& context, const StreamWeights& weights,
     : mods_(mods),
       weights_(&weights),
       x_(x),
-      qkv_(context, weights.qkv, modulated(context, x, mods.attn)) {}
+      qkv_(inside(context, weights.qkv, modulated(context, x, mods.attn))) {}
 
 void StreamPass::finish(const PassContext& context, ggml_tensor* attn) {
     Graph& g = context.g;
-    proj_ = LinearPass(context, weights_->proj, attn);
+    proj_ = inside(context, weights_->proj, attn);
     middle_ = gated(context, x_, proj_.result(), mods_.attn);
-    mlp_in_ = LinearPass(context, weights_->mlp_in, modulated(context, middle_, mods_.mlp));
+    mlp_in_ = inside(context, weights_->mlp_in, modulated(context, middle_, mods_.mlp));
     ggml_tensor* h = mlp_in_.result();  // [2 * mlp, n]
     const int64_t mlp = h->ne[0] / 2;
     mlp_out_ =
-        LinearPass(context, weights_->mlp_out, swiglu(g, rows(g, h, 0, mlp), rows(g, h, mlp, mlp)));
+        inside(context, weights_->mlp_out, swiglu(g, rows(g, h, 0, mlp), rows(g, h, mlp, mlp)));
     y_ = gated(context, middle_, mlp_out_.result(), mods_.mlp);
 }
 
 ggml_tensor* StreamPass::back_to_attention(const PassContext& context, ggml_tensor* d) {
     Graph& g = context.g;
-    ggml_tensor* d_act = mlp_out_.back(context, ggml_mul(g, d, mods_.mlp.gate));  // [mlp, n]
+    ggml_tensor* d_act = mlp_out_.back(context, gate_gradient(g, mods_.mlp, d));  // [mlp, n]
     ggml_tensor* h = mlp_in_.result();
     const int64_t mlp = h->ne[0] / 2;
     ggml_tensor* d_h = swiglu_gradient(g, rows(g, h, 0, mlp), rows(g, h, mlp, mlp), d_act);
     d_middle_ = modulate_gradient(g, middle_, mods_.mlp, mlp_in_.back(context, d_h), d);
-    return proj_.back(context, ggml_mul(g, d_middle_, mods_.attn.gate));
+    return proj_.back(context, gate_gradient(g, mods_.attn, d_middle_));
 }
 
 ggml_tensor* StreamPass::back(const PassContext& context, ggml_tensor* d_projection,
@@ -155,7 +160,7 @@ SinglePass::SinglePass(const PassContext& context, const SingleBlockWeights& wei
     : weights_(&weights),
       mod_(mod),
       x_(x),
-      linear1_(context, weights.linear1, modulated(context, x, mod)) {
+      linear1_(inside(context, weights.linear1, modulated(context, x, mod))) {
     Graph& g = context.g;
     const int64_t hidden = x->ne[0];
     ggml_tensor* p = linear1_.result();  // [3 * hidden + 2 * mlp, n]
@@ -164,7 +169,7 @@ SinglePass::SinglePass(const PassContext& context, const SingleBlockWeights& wei
     attention_ = attend(context, std::span(&part, 1), hidden);
     ggml_tensor* joined = swiglu(g, rows(g, p, 3 * hidden, mlp), rows(g, p, 3 * hidden + mlp, mlp),
                                  attention_.result);  // [hidden + mlp, n]
-    linear2_ = LinearPass(context, weights.linear2, joined);
+    linear2_ = inside(context, weights.linear2, joined);
     y_ = gated(context, x, linear2_.result(), mod);
 }
 
@@ -173,7 +178,7 @@ ggml_tensor* SinglePass::back(const PassContext& context, ggml_tensor* d, bool w
     const int64_t hidden = x_->ne[0];
     ggml_tensor* p = linear1_.result();
     const int64_t mlp = (p->ne[0] - 3 * hidden) / 2;
-    ggml_tensor* d_joined = linear2_.back(context, ggml_mul(g, d, mod_.gate));
+    ggml_tensor* d_joined = linear2_.back(context, gate_gradient(g, mod_, d));
     const AttentionGradient d_heads =
         attention_gradient(g, attention_, rows(g, d_joined, 0, hidden));
     ggml_tensor* d_p = heads_gradient(g, {p, weights_->q_norm, weights_->k_norm, 0}, d_heads,
@@ -191,7 +196,7 @@ ggml_tensor* SinglePass::back(const PassContext& context, ggml_tensor* d, bool w
 
 FinalPass::FinalPass(const PassContext& context, ggml_tensor* linear, ggml_tensor* z,
                      const Mod& mod)
-    : mod_(mod), z_(z), linear_(context, linear, modulated(context, z, mod)) {}
+    : mod_(mod), z_(z), linear_(context, linear, modulated(context, z, mod), GGML_TYPE_F32) {}
 
 ggml_tensor* FinalPass::back(const PassContext& context, ggml_tensor* d) const {
     return modulate_gradient(context.g, z_, mod_, linear_.back(context, d), nullptr);

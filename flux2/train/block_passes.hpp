@@ -15,10 +15,12 @@
 
 namespace flux2 {
 
-// A pair of low rank beside a matrix, as inputs of a graph, and its gradients as results.
+// A pair of low rank beside a matrix, from inputs of a graph, and its gradients as results.
 struct TrainedPair {
-    ggml_tensor* a = nullptr;   // [in, rank]
-    ggml_tensor* b = nullptr;   // [rank, out], times the scale
+    ggml_tensor* a_values = nullptr;  // input [in, rank]
+    ggml_tensor* b_values = nullptr;  // input [rank, out], times the scale
+    ggml_tensor* a = nullptr;         // the same as products take them
+    ggml_tensor* b = nullptr;
     ggml_tensor* da = nullptr;  // [in, rank]
     ggml_tensor* db = nullptr;  // [out, rank]: transposed
 };
@@ -36,7 +38,8 @@ struct PassContext {
 class LinearPass {
   public:
     LinearPass() = default;
-    LinearPass(const PassContext& context, ggml_tensor* w, ggml_tensor* x);
+    // `to`: the type of the result on NVIDIA GPUs
+    LinearPass(const PassContext& context, ggml_tensor* w, ggml_tensor* x, ggml_type to);
 
     ggml_tensor* result() const { return y_; }  // [out, n]
     // Keeps the gradients of the pair; returns that of x.

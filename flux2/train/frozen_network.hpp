@@ -24,6 +24,10 @@ class FrozenNetwork {
     // By its name without ".weight".
     ggml_tensor* matrix(const std::string& name) const;
     const WeightMemory& memory() const { return weights_.memory(); }
+    // Whether blocks are copied to the device in turn: then a graph says before each which block it
+    // computes, and which after it.
+    bool streams() const { return weights_.streams(); }
+    void enter_block(size_t i, size_t next) { weights_.enter_block(i, next); }
 
   private:
     Weights weights_;

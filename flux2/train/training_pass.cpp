@@ -8,6 +8,7 @@
 #include "pipeline/latents.hpp"
 #include "train/block_passes.hpp"
 #include "train/frozen_network.hpp"
+#include "train/pair_transfer.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -17,11 +18,6 @@
 
 namespace flux2 {
 namespace {
-
-// Kernels take ranks in steps; the rest of a pair is zero.
-int64_t padded_rank(const TrainedAdapter& adapter) {
-    return LowRankWeights::padded(adapter.rank());
-}
 
 // ---- The graph ----
 
@@ -33,17 +29,19 @@ struct PassMods {
 
 // One graph for examples of a shape: forwards, and backwards when gradients are wanted.
 struct Built {
-    Built(const Backend& backend, size_t max_nodes, const ExampleShape& used)
-        : graph(backend, max_nodes, {.operations = Operations::cpu}), shape(used) {}
+    Built(const Backend& backend, size_t max_nodes, const Form& form, const ExampleShape& used)
+        : graph(backend, max_nodes, form), shape(used) {}
 
     Graph graph;
     ExampleShape shape;
     TrainedPairs pairs;
+    std::vector<const TrainedPair*> in_order;  // of the adapter's modules
     // Inputs.
     ggml_tensor *img = nullptr, *txt = nullptr;        // tokens [channels, n], [text_width, n]
     ggml_tensor *time = nullptr, *guidance = nullptr;  // embedded; guidance may be null
     std::array<ggml_tensor*, Rope::kMaxAxes> pos = {};
-    ggml_tensor* target = nullptr;  // [channels, n_img]
+    ggml_tensor* target = nullptr;    // [channels, n_img]
+    std::vector<size_t> block_order;  // which block of the network each block of the graph is
     // Results.
     ggml_tensor* velocity = nullptr;    // [channels, n_img]
     ggml_tensor* difference = nullptr;  // velocity - target
@@ -59,7 +57,7 @@ class Builder {
           parts_(network.parts()),
           sizes_(sizes) {}
 
-    void declare_inputs(const TrainedAdapter& adapter) {
+    void declare_inputs(const TrainedAdapter& adapter, int64_t rank) {
         const ExampleShape& shape = built_.shape;
         built_.img = g_.input_f32("img", {sizes_.channels, shape.n_img + shape.n_ref});
         built_.txt = g_.input_f32("txt", {sizes_.text_width, shape.n_txt});
@@ -72,11 +70,13 @@ class Builder {
                                             {shape.n_txt + shape.n_img + shape.n_ref});
         }
         built_.target = g_.input_f32("target", {sizes_.channels, shape.n_img});
-        const int64_t rank = padded_rank(adapter);
         for (const TrainedModule& module : adapter.modules()) {
             TrainedPair& pair = built_.pairs[network_.matrix(module.name)];
-            pair.a = g_.input_f32(module.name + ".A", {module.n_in, rank});
-            pair.b = g_.input_f32(module.name + ".B", {rank, module.n_out});
+            built_.in_order.push_back(&pair);
+            pair.a_values = g_.input_f32(module.name + ".A", {module.n_in, rank});
+            pair.b_values = g_.input_f32(module.name + ".B", {rank, module.n_out});
+            pair.a = as_matrix(g_, pair.a_values);
+            pair.b = as_matrix(g_, pair.b_values);
         }
     }
 
@@ -85,8 +85,8 @@ class Builder {
             g_, built_.pairs,
             rope_of_axes(g_, built_.pos, sizes_.head_dim, static_cast<float>(sizes_.rope_theta))};
         const PassMods mods = time_mods();
-        const LinearPass img_in(context, parts_.img_in, built_.img);
-        const LinearPass txt_in(context, parts_.txt_in, built_.txt);
+        const LinearPass img_in(context, parts_.img_in, built_.img, GGML_TYPE_F32);
+        const LinearPass txt_in(context, parts_.txt_in, built_.txt, GGML_TYPE_F32);
         const Streams x0 = {img_in.result(), txt_in.result()};
         g_.expand(x0.txt);
         forward(context, x0, mods);
@@ -147,6 +147,7 @@ class Builder {
             streams_.push_back(x);
             last_double_.emplace(context, block, x, mods.img, mods.txt);
             x = last_double_->result();
+            begin_block(built_.block_order.size());
             g_.end_block({x.txt, x.img});
         }
         z_ = join(x);
@@ -154,6 +155,7 @@ class Builder {
             joined_.push_back(z_);
             last_single_.emplace(context, block, z_, mods.single);
             z_ = last_single_->result();
+            begin_block(built_.block_order.size());
             g_.end_block({z_});
         }
     }
@@ -195,11 +197,15 @@ class Builder {
         const size_t n_double = parts_.double_blocks.size();
         const size_t n_blocks = n_double + parts_.single_blocks.size();
         const size_t first = first_trained(trains_inputs);
-        const auto wants_x = [&](size_t i) { return i > first || trains_inputs; };
+        // Streamed blocks all end in a gradient, which is where the next one is entered.
+        const auto wants_x = [&](size_t i) {
+            return i > first || trains_inputs || network_.streams();
+        };
         size_t i = n_blocks;
         for (; i > std::max(first, n_double); --i) {
             const size_t block = i - 1 - n_double;
             const bool is_last = i == n_blocks;
+            begin_block(i - 1);
             const SinglePass pass = is_last ? *last_single_
                                             : SinglePass(context, parts_.single_blocks[block],
                                                          joined_[block], mods.single);
@@ -213,6 +219,7 @@ class Builder {
         }
         for (; i > first; --i) {
             const bool is_last = i == n_blocks;
+            begin_block(i - 1);
             DoublePass pass = is_last ? *last_double_
                                       : DoublePass(context, parts_.double_blocks[i - 1],
                                                    streams_[i - 1], mods.img, mods.txt);
@@ -224,6 +231,9 @@ class Builder {
         }
         return d;
     }
+
+    // Of the network: the next block of the graph computes it.
+    void begin_block(size_t i) { built_.block_order.push_back(i); }
 
     void end_block(ggml_tensor* d) {
         if (d != nullptr) {
@@ -300,22 +310,25 @@ ExampleShape shape_of(const TrainingExample& example) {
 
 struct TrainingPass::State {
     State(const Backend& used, const Checkpoint& checkpoint, const TrainedAdapter& trained,
-          const WeightOptions& options)
+          const WeightOptions& options, Operations operations)
         : backend(used),
           adapter(trained),
           sizes(read_transformer_sizes(checkpoint)),
-          network(backend, checkpoint, sizes, options) {}
+          form{.operations = operations, .activations = trained_type({.operations = operations})},
+          network(backend, checkpoint, sizes, options),
+          transfer(backend, adapter) {}
 
     Built& built_for(const ExampleShape& shape, bool wants_gradients);
+    void stream_blocks(Built& built);
     void feed(Built& built, const TrainingExample& example) const;
-    void feed_parameters(Built& built) const;
     double run(Built& built, const TrainingExample& example);
-    void add_gradients(const Built& built, float weight, std::span<float> gradients) const;
 
     const Backend& backend;
     const TrainedAdapter& adapter;
     TransformerSizes sizes;
+    Form form;
     FrozenNetwork network;
+    PairTransfer transfer;
     std::optional<Built> forward, both_ways;
     HostTensor velocity;
 };
@@ -326,12 +339,22 @@ Built& TrainingPass::State::built_for(const ExampleShape& shape, bool wants_grad
         built.reset();  // gives its memory back first
         const auto n_blocks = static_cast<size_t>(sizes.n_double + sizes.n_single);
         constexpr size_t kNodesOfBlock = 512;
-        built.emplace(backend, kNodesOfBlock * (n_blocks + 2), shape);
+        built.emplace(backend, kNodesOfBlock * (n_blocks + 2), form, shape);
         Builder builder(*built, network, sizes);
-        builder.declare_inputs(adapter);
+        builder.declare_inputs(adapter, transfer.rank());
         builder.build(wants_gradients);
+        if (network.streams()) {
+            stream_blocks(*built);
+        }
     }
     return *built;
+}
+
+// Forwards, then backwards; the next computation begins with the first block again.
+void TrainingPass::State::stream_blocks(Built& built) {
+    built.graph.set_before_block([this, &order = built.block_order](size_t i) {
+        network.enter_block(order[i], order[(i + 1) % order.size()]);
+    });
 }
 
 void TrainingPass::State::feed(Built& built, const TrainingExample& example) const {
@@ -364,30 +387,9 @@ void TrainingPass::State::feed(Built& built, const TrainingExample& example) con
     }
 }
 
-// Ranks are filled up with zeros; B gets the scale.
-void TrainingPass::State::feed_parameters(Built& built) const {
-    const std::span<const float> parameters = adapter.parameters();
-    const auto rank = static_cast<size_t>(adapter.rank());
-    const auto padded = static_cast<size_t>(padded_rank(adapter));
-    for (const TrainedModule& module : adapter.modules()) {
-        const TrainedPair& pair = built.pairs.at(network.matrix(module.name));
-        std::vector<float> a(padded * static_cast<size_t>(module.n_in));
-        std::copy_n(parameters.begin() + static_cast<std::ptrdiff_t>(module.a),
-                    rank * static_cast<size_t>(module.n_in), a.begin());
-        std::vector<float> b(padded * static_cast<size_t>(module.n_out));
-        for (size_t i = 0; i < static_cast<size_t>(module.n_out); ++i) {
-            for (size_t j = 0; j < rank; ++j) {
-                b[i * padded + j] = adapter.scale() * parameters[module.b + i * rank + j];
-            }
-        }
-        built.graph.set(pair.a, a);
-        built.graph.set(pair.b, b);
-    }
-}
-
 double TrainingPass::State::run(Built& built, const TrainingExample& example) {
     feed(built, example);
-    feed_parameters(built);
+    transfer.send(built.graph, built.in_order);
     built.graph.compute();
     velocity = built.graph.read(built.velocity);
     double sum = 0;
@@ -398,31 +400,14 @@ double TrainingPass::State::run(Built& built, const TrainingExample& example) {
     return sum / static_cast<double>(difference.data.size());
 }
 
-void TrainingPass::State::add_gradients(const Built& built, float weight,
-                                        std::span<float> gradients) const {
-    const auto rank = static_cast<size_t>(adapter.rank());
-    for (const TrainedModule& module : adapter.modules()) {
-        const TrainedPair& pair = built.pairs.at(network.matrix(module.name));
-        const HostTensor da = built.graph.read(pair.da);  // [in, padded rank]
-        for (size_t i = 0; i < rank * static_cast<size_t>(module.n_in); ++i) {
-            gradients[module.a + i] += weight * da.data[i];
-        }
-        const HostTensor db = built.graph.read(pair.db);  // [out, padded rank]
-        const float factor = weight * adapter.scale();
-        const auto n_out = static_cast<size_t>(module.n_out);
-        for (size_t i = 0; i < n_out; ++i) {
-            for (size_t j = 0; j < rank; ++j) {
-                gradients[module.b + i * rank + j] += factor * db.data[j * n_out + i];
-            }
-        }
-    }
-}
-
 TrainingPass::TrainingPass(const Backend& backend, const Checkpoint& checkpoint,
-                           const TrainedAdapter& adapter, const WeightOptions& options) {
-    check(backend.is_cpu(), ErrorKind::unsupported, "LoRAs are trained on the CPU only, not on ",
+                           const TrainedAdapter& adapter, const WeightOptions& options,
+                           std::optional<Operations> operations) {
+    check(backend.operations() != Operations::stock, ErrorKind::unsupported,
+          "LoRAs are trained on CPUs and on NVIDIA GPUs with kernels of our own, not on ",
           backend.name(), "; use ", Setting::device, " CPU");
-    state_ = std::make_unique<State>(backend, checkpoint, adapter, options);
+    state_ = std::make_unique<State>(backend, checkpoint, adapter, options,
+                                     operations.value_or(backend.operations()));
 }
 
 TrainingPass::~TrainingPass() = default;
@@ -444,7 +429,7 @@ double TrainingPass::add_gradients(const TrainingExample& example, float weight,
           " parameters");
     Built& built = state_->built_for(shape_of(example), true);
     const double loss = state_->run(built, example);
-    state_->add_gradients(built, weight, gradients);
+    state_->transfer.add_gradients(built.graph, built.in_order, weight, gradients);
     return loss;
 }
 

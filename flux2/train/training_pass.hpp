@@ -1,5 +1,6 @@
 // One example through the transformer and back: its loss, and the gradients of a LoRA's parameters.
-// Everything is computed in F32; the weights stay as they are in memory. Block inputs are kept, and
+// On CPUs everything is computed in F32, on NVIDIA GPUs what matrices are multiplied with is BF16
+// (compute/ops/gradient_ops); the weights stay as they are in memory. Block inputs are kept, and
 // each block is computed once more before its backward pass, so that memory does not grow with what
 // happens inside of the blocks.
 #pragma once
@@ -13,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -44,9 +46,12 @@ ExampleShape shape_of(const TrainingExample& example);
 class TrainingPass {
   public:
     // All are borrowed; the adapter's parameters may change between calls. Matrices keep the type
-    // that `options` or the file say, and are never repacked. Throws bad_file as Transformer does.
+    // that `options` or the file say, and are never repacked. `operations`: of another device,
+    // whose kernels are to be checked by plain forms; else the backend's. Throws bad_file as
+    // Transformer does, unsupported for a device without operations of our own.
     TrainingPass(const Backend& backend, const Checkpoint& checkpoint,
-                 const TrainedAdapter& adapter, const WeightOptions& options = {});
+                 const TrainedAdapter& adapter, const WeightOptions& options = {},
+                 std::optional<Operations> operations = std::nullopt);
     ~TrainingPass();
 
     const TransformerSizes& sizes() const;

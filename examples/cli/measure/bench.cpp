@@ -16,6 +16,7 @@
 #include "measure/profile.hpp"
 #include "measure/raw_speed.hpp"
 #include "measure/stopwatch.hpp"
+#include "measure/training_speed.hpp"
 #include "measure/type_speed.hpp"
 #include "models/text_encoder.hpp"
 #include "models/tiny_autoencoder.hpp"
@@ -48,7 +49,8 @@ struct BenchOptions {
     std::string stage;  // only those whose names contain it
     bool json = false;
     bool profile = false;
-    bool types = false;  // instead of networks
+    bool types = false;      // instead of networks
+    int64_t train_rank = 0;  // instead: steps of training LoRAs of this rank
     MapMemory maps = MapMemory::whole;
     std::vector<Adapter> adapters;  // their cost is measured instead
     WeightOptions weights;
@@ -248,6 +250,9 @@ cxxopts::Options known_options() {
          cxxopts::value<std::string>())  //
         ("lora", "instead: what LoRAs cost a step of the transformer, FILE[:STRENGTH], repeatable",
          cxxopts::value<std::vector<std::string>>())  //
+        ("train", "instead: steps of training a LoRA of this rank for the transformer",
+         cxxopts::value<std::string>())                                                      //
+        ("stream", "with --train: blocks stay in RAM and are copied to the device in turn")  //
         ("device", "CPU, CUDA0, ... or auto",
          cxxopts::value<std::string>()->default_value("auto"))  //
         ("rpc", "devices RPC0, ... of other machines: HOST:PORT, with commas",
@@ -345,6 +350,18 @@ BenchOptions read_options(const cxxopts::ParseResult& args) {
               "--lora measures steps of a transformer and prints a table; give -m or "
               "--diffusion-model, and leave out --json");
     }
+    o.weights.stream_blocks = args.count("stream") > 0;
+    check(!o.weights.stream_blocks || args.count("train") > 0, ErrorKind::bad_argument,
+          "--stream is for steps of training; give --train");
+    if (args.count("train") > 0) {
+        constexpr int64_t kMaxRank = 1024;
+        o.train_rank = number("train");
+        check(o.train_rank >= 1 && o.train_rank <= kMaxRank, ErrorKind::bad_argument, "--train is ",
+              o.train_rank, "; a LoRA's rank is 1 to ", kMaxRank);
+        check(!o.files.transformer.empty() && !o.json && o.n_pictures == 1, ErrorKind::bad_argument,
+              "--train measures steps with one picture and prints a table; give -m or "
+              "--diffusion-model, and leave out --json and --batch-size");
+    }
     check_ranges(o);
     return o;
 }
@@ -381,6 +398,18 @@ int bench(int argc, char** argv) {
     if (!options.json) {
         std::cout << "device " << backend.name() << ", " << options.width << "x" << options.height
                   << std::endl;
+    }
+    if (options.train_rank > 0) {
+        WeightOptions weights = options.weights;
+        weights.unpack = false;
+        std::cout << measure_training(backend, options.files.transformer, weights,
+                                      {.width = options.width,
+                                       .height = options.height,
+                                       .n_references = options.n_references,
+                                       .rank = options.train_rank,
+                                       .n_repeats = options.n_repeats,
+                                       .profile = options.profile});
+        return 0;
     }
     if (!options.adapters.empty()) {
         const Checkpoint checkpoint =

@@ -1,176 +1,24 @@
 #include "verify/op_check.hpp"
 
 #include "base/check.hpp"
-#include "common/random_values.hpp"
 #include "compute/ops/banded_map.hpp"
-#include "compute/ops/feature_map_ops.hpp"
-#include "compute/ops/gradient_ops.hpp"
 #include "compute/ops/token_ops.hpp"
-#include "formats/tensor_type.hpp"
+#include "verify/gradient_cases.hpp"
 #include "verify/layout_check.hpp"
+#include "verify/op_trial.hpp"
 
 #include <array>
-#include <cstddef>
-#include <cstring>
 #include <functional>
-#include <limits>
-#include <optional>
-#include <utility>
 #include <vector>
 
 namespace flux2::cli {
 namespace {
 
-using Shape = std::array<int64_t, 4>;
-
-// A graph with random inputs, which are the same for every form of the graph.
-class Trial {
-  public:
-    Trial(const Backend& backend, const Form& form, RandomValues& random)
-        : random_(random), graph_(backend, kMaxNodes, form) {
-        graph_.set_low_rank(&pairs_);
-    }
-
-    Graph& graph() { return graph_; }
-
-    // Standard normal values times `size`.
-    ggml_tensor* input(const Shape& ne, float size = 1, ggml_type type = GGML_TYPE_F32) {
-        ggml_tensor* tensor = ggml_new_tensor(graph_, type, 4, ne.data());
-        ggml_set_input(tensor);
-        ggml_set_output(tensor);
-        inputs_.emplace_back(tensor, random_.get(inputs_.size() + 1, ggml_nelements(tensor), size));
-        return tensor;
-    }
-
-    ggml_tensor* positions(int64_t n, int32_t step) {
-        ggml_tensor* tensor = graph_.input_i32("positions", {n});
-        std::vector<int32_t> ids;
-        for (int32_t i = 0; i < n; ++i) {
-            ids.push_back(i * step % 4096);
-        }
-        positions_.emplace_back(tensor, std::move(ids));
-        return tensor;
-    }
-
-    // Query i sees the keys up to i, but none from n_real on.
-    ggml_tensor* mask(int64_t n, int64_t n_real) {
-        ggml_tensor* tensor = input({n, n, 1, 1});
-        std::vector<float>& values = inputs_.back().second;
-        for (int64_t i = 0; i < n * n; ++i) {
-            const bool seen = i % n <= i / n && i % n < n_real;
-            values[static_cast<size_t>(i)] = seen ? 0.0f : -std::numeric_limits<float>::infinity();
-        }
-        return tensor;
-    }
-
-    // A quantised matrix with a pair of low rank, as graphs that unpack it take it; as F32 for
-    // others.
-    ggml_tensor* quantised_with_pair(ggml_type type, int64_t n_in, int64_t n_out, int64_t rank) {
-        const Form& form = graph_.form();
-        ggml_tensor* w = input({n_in, n_out, 1, 1}, 0.05f, type);
-        ggml_tensor* down = input({n_in, rank, 1, 1}, 0.05f, GGML_TYPE_BF16);
-        ggml_tensor* up = input({rank, n_out, 1, 1}, 0.05f, GGML_TYPE_BF16);
-        w = form.unpacks ? w : ggml_cast(graph_, w, GGML_TYPE_F32);
-        if (form.operations == Operations::cpu) {
-            pairs_[w] = {.down = panels(down), .up = panels(up), .in_panels = true};
-        } else {
-            pairs_[w] = {.down = down, .up = up, .joins_unpacked = form.spare_columns > 0};
-        }
-        return w;
-    }
-
-    // A matrix in BF16 with a pair of low rank, whose second half is the last columns of the
-    // matrix; in the layout that the graph's form takes.
-    ggml_tensor* matrix_with_pair(int64_t n_in, int64_t n_out, int64_t rank) {
-        ggml_tensor* w = input({n_in + rank, n_out, 1, 1}, 0.05f, GGML_TYPE_BF16);
-        ggml_tensor* down = input({n_in, rank, 1, 1}, 0.05f, GGML_TYPE_BF16);
-        ggml_tensor* up =
-            ggml_view_2d(graph_, w, rank, n_out, w->nb[1], ggml_row_size(w->type, n_in));
-        if (graph_.form().operations == Operations::cpu) {
-            pairs_[w] = {.down = panels(down), .up = panels(up), .in_panels = true};
-        } else {
-            pairs_[w] = {.down = down, .up = graph_.form().spare_columns > 0 ? nullptr : up};
-        }
-        return w;
-    }
-
-    FeatureMap feature_map(const Shape& planes, float size = 1) {
-        return from_planes(graph_, input(planes, size));
-    }
-
-    HostTensor compute(ggml_tensor* result) {
-        ggml_tensor* output =
-            result->type == GGML_TYPE_F32 ? result : ggml_cast(graph_, result, GGML_TYPE_F32);
-        output = ggml_is_contiguous(output) ? output : ggml_cont(graph_, output);
-        graph_.finish(output);
-        for (const auto& [tensor, values] : inputs_) {
-            if (tensor->buffer != nullptr) {  // null when the operation does not use it
-                set(tensor, values);
-            }
-        }
-        for (const auto& [tensor, ids] : positions_) {
-            graph_.set(tensor, ids);
-        }
-        graph_.compute();
-        return graph_.read(output);
-    }
-
-  private:
-    static constexpr size_t kMaxNodes = 512;
-
-    // [in, out] -> [16, in, out / 16] in F32
-    ggml_tensor* panels(ggml_tensor* matrix) {
-        ggml_tensor* values = ggml_cast(graph_, matrix, GGML_TYPE_F32);
-        values = ggml_reshape_3d(graph_, values, matrix->ne[0], 16, matrix->ne[1] / 16);
-        return ggml_cont(graph_, ggml_permute(graph_, values, 1, 0, 2, 3));
-    }
-
-    static void set(ggml_tensor* tensor, const std::vector<float>& values) {
-        const auto n = static_cast<int64_t>(values.size());
-        std::vector<std::byte> bytes(ggml_nbytes(tensor));
-        switch (tensor->type) {
-            case GGML_TYPE_BF16:
-                ggml_fp32_to_bf16_row(values.data(), reinterpret_cast<ggml_bf16_t*>(bytes.data()),
-                                      n);
-                break;
-            case GGML_TYPE_F16:
-                ggml_fp32_to_fp16_row(values.data(), reinterpret_cast<ggml_fp16_t*>(bytes.data()),
-                                      n);
-                break;
-            case GGML_TYPE_F32:
-                std::memcpy(bytes.data(), values.data(), bytes.size());
-                break;
-            default:
-                from_f32(static_cast<TensorType>(tensor->type), values, tensor->ne[0], bytes);
-        }
-        ggml_backend_tensor_set(tensor, bytes.data(), 0, bytes.size());
-    }
-
-    RandomValues& random_;
-    LowRankTable pairs_;
-    Graph graph_;
-    std::vector<std::pair<ggml_tensor*, std::vector<float>>> inputs_;
-    std::vector<std::pair<ggml_tensor*, std::vector<int32_t>>> positions_;
-};
-
-struct Case {
-    std::string operation, shape;
-    std::function<ggml_tensor*(Trial&)> build;
-    // What to compare with: ggml's operations, or those of compute/cpu if ggml's overflow.
-    Operations other = Operations::stock;
-    bool with_spare = false;  // also in graphs with spare values after each row
-};
-
-Mod random_mod(Trial& t, int64_t width) {
-    const Shape ne = {width, 1, 1, 1};
-    return {t.input(ne), t.input(ne), t.input(ne)};
-}
-
 // One span, or two with the first of n_first tokens.
 ModSpans random_spans(Trial& t, int64_t width, int64_t n, int64_t n_first) {
-    ModSpans spans = {{n_first, random_mod(t, width)}};
+    ModSpans spans = {{n_first, t.mod(width)}};
     if (n_first < n) {
-        spans.push_back({n - n_first, random_mod(t, width)});
+        spans.push_back({n - n_first, t.mod(width)});
     }
     return spans;
 }
@@ -381,60 +229,6 @@ Conv random_conv(Trial& t, int64_t size, int64_t in, int64_t out) {
     return {t.input({size, size, in, out}, 0.1f, GGML_TYPE_F16), t.input({out, 1, 1, 1})};
 }
 
-// Training computes in F32 whatever the form of the graph, so all forms agree. There are no kernels
-// of devices for it.
-void add_gradient_cases(std::vector<Case>& cases) {
-    struct Size {
-        const char* name;
-        int64_t width, n;
-    };
-    constexpr int64_t kHeadDim = 64;
-    for (const Size& s : {Size{"1 token", 64, 1}, Size{"odd", 768, 77}, Size{"many", 128, 530}}) {
-        const Shape ne = {s.width, s.n, 1, 1};
-        const auto heads = [=](Trial& t) {
-            return t.input({kHeadDim, s.width / kHeadDim, s.n, 1});
-        };
-        const auto attended = [=](Trial& t) {
-            ggml_tensor* q = heads(t);
-            ggml_tensor* k = heads(t);
-            return attention_gradient(t.graph(), keep_attention(t.graph(), q, k, heads(t)),
-                                      t.input(ne));
-        };
-        cases.push_back({"linear gradient", s.name, [=](Trial& t) {
-                             ggml_tensor* w = t.input({s.width, 96, 1, 1}, 1, GGML_TYPE_BF16);
-                             return linear_gradient(t.graph(), w, t.input({96, s.n, 1, 1}));
-                         }});
-        cases.push_back({"outer product", s.name, [=](Trial& t) {
-                             ggml_tensor* u = t.input(ne);
-                             return outer_product(t.graph(), u, t.input({16, s.n, 1, 1}));
-                         }});
-        cases.push_back({"modulate gradient", s.name, [=](Trial& t) {
-                             const Mod mod = random_mod(t, s.width);
-                             ggml_tensor* x = t.input(ne);
-                             ggml_tensor* d = t.input(ne);
-                             return modulate_gradient(t.graph(), x, mod, d, t.input(ne));
-                         }});
-        cases.push_back({"swiglu gradient", s.name, [=](Trial& t) {
-                             ggml_tensor* gate = t.input(ne, 4);
-                             ggml_tensor* up = t.input(ne);
-                             return swiglu_gradient(t.graph(), gate, up, t.input(ne));
-                         }});
-        cases.push_back({"query gradient", s.name, [=](Trial& t) { return attended(t).dq; }});
-        cases.push_back({"key gradient", s.name, [=](Trial& t) { return attended(t).dkv; }});
-        cases.push_back({"heads gradient", s.name, [=](Trial& t) {
-                             const Shape norm = {kHeadDim, 1, 1, 1};
-                             ggml_tensor* p = t.input({3 * s.width, s.n, 1, 1});
-                             ggml_tensor* q_norm = t.input(norm);
-                             const ProjectedHeads part = {p, q_norm, t.input(norm), 0};
-                             ggml_tensor* dq = t.input(ne);
-                             ggml_tensor* dkv = t.input({2 * s.width, s.n, 1, 1});
-                             Rope rope;
-                             rope.table = t.input({kHeadDim, s.n, 1, 1});
-                             return heads_gradient(t.graph(), part, {dq, dkv}, rope);
-                         }});
-    }
-}
-
 void add_feature_map_cases(std::vector<Case>& cases) {
     const auto add = [&](const char* name, const char* shape, const Shape& planes, float size,
                          const std::function<FeatureMap(Trial&, const FeatureMap&)>& build) {
@@ -567,15 +361,13 @@ void add_banded_cases(std::vector<Case>& cases) {
     });
 }
 
-std::vector<Case> all_cases(bool on_cpu) {
+std::vector<Case> all_cases() {
     std::vector<Case> cases;
     add_token_cases(cases);
     add_scaled_weights_case(cases);
     add_heads_cases(cases);
     add_attention_cases(cases);
-    if (on_cpu) {
-        add_gradient_cases(cases);
-    }
+    add_gradient_cases(cases);
     add_feature_map_cases(cases);
     add_banded_cases(cases);
     return cases;
@@ -633,7 +425,7 @@ void check_operations(const std::string& device, int n_threads, Report& report) 
           "FLUX2_KERNELS");
     const Backend cpu("CPU", n_threads);
     RandomValues random;
-    for (const Case& c : all_cases(backend.is_cpu())) {
+    for (const Case& c : all_cases()) {
         const HostTensor other = result_of(c, cpu, {c.other, GGML_TYPE_F32}, random);
         for (const Form& form : kKernelForms) {
             if (form.spare_columns > 0 && !c.with_spare) {

@@ -2,11 +2,15 @@
 
 #include "compute/cuda/attention.hpp"
 #include "compute/cuda/conv_hopper.hpp"
+#include "compute/cuda/gradient_launches.hpp"
 #include "compute/cuda/group_norm.hpp"
+#include "compute/cuda/node_tensors.hpp"
 #include "compute/cuda/pixels.hpp"
+#include "compute/cuda/products.hpp"
 #include "compute/cuda/token_ops.hpp"
 #include "compute/cuda/unpack.hpp"
 #include "compute/plain/feature_map_nodes.hpp"
+#include "compute/plain/gradient_nodes.hpp"
 #include "compute/plain/put_node.hpp"
 #include "compute/plain/token_nodes.hpp"
 
@@ -16,91 +20,14 @@
 namespace flux2::cuda {
 namespace {
 
-// ---- Tensors as kernels see them ----
-
-int as_int(int64_t value) {
-    return static_cast<int>(value);
-}
-
-const float* vector_of(const ggml_tensor* x) {
-    return x != nullptr ? static_cast<const float*>(x->data) : nullptr;
-}
-
-// x [width, n], or heads [head_dim, n_head, n] side by side
-Matrix matrix_of(const ggml_tensor* x, int token_axis = 1) {
-    return {.data = x->data,
-            .bf16 = x->type == GGML_TYPE_BF16,
-            .stride = static_cast<int64_t>(x->nb[token_axis] / ggml_type_size(x->type))};
-}
-
-MutableMatrix result_of(const ggml_tensor* y) {
-    return {.data = y->data,
-            .bf16 = y->type == GGML_TYPE_BF16,
-            .stride = static_cast<int64_t>(y->nb[1] / ggml_type_size(y->type))};
-}
-
 // ---- One function per node ----
-
-cudaDataType_t data_type(const ggml_tensor* x) {
-    switch (x->type) {
-        case GGML_TYPE_BF16:
-            return CUDA_R_16BF;
-        case GGML_TYPE_F16:
-            return CUDA_R_16F;
-        default:
-            return CUDA_R_32F;
-    }
-}
-
-// Where a product of matrices goes, and how many values of each row of x are multiplied.
-struct Product {
-    void* data;
-    cudaDataType_t type;
-    int64_t stride, n_out, n_in;
-};
-
-// cuBLAS counts columns first, so w [in, out] is transposed to it.
-cudaError_t multiply(const Context& context, const ggml_tensor* w, const ggml_tensor* x,
-                     const Product& y, const own::LinearParams& params) {
-    const auto stride = [](const ggml_tensor* t) { return as_int(matrix_of(t).stride); };
-    const float zero = 0;
-    const cublasStatus_t status =
-        cublasGemmEx(context.blas, params.transposed ? CUBLAS_OP_N : CUBLAS_OP_T, CUBLAS_OP_N,
-                     as_int(y.n_out), as_int(x->ne[1]), as_int(y.n_in), &params.factor, w->data,
-                     data_type(w), stride(w), x->data, data_type(x), stride(x), &zero, y.data,
-                     y.type, as_int(y.stride), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
-    return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaErrorUnknown;
-}
-
-cudaError_t run_linear(const Context& context, const ggml_tensor* y) {
-    const ggml_tensor* w = y->src[0];
-    const ggml_tensor* x = y->src[1];
-    const ggml_tensor* down = y->src[2];
-    const auto params = params_of<own::LinearParams>(y);
-    Product product = {.data = y->data,
-                       .type = data_type(y),
-                       .stride = matrix_of(y).stride,
-                       .n_out = w->ne[params.transposed ? 0 : 1],
-                       .n_in = x->ne[0]};
-    if (down != nullptr) {
-        // To the spare values after each row of x, where the second multiply reads them.
-        const Product inner = {
-            .data = static_cast<char*>(x->data) + ggml_row_size(x->type, x->ne[0]),
-            .type = data_type(x),
-            .stride = matrix_of(x).stride,
-            .n_out = down->ne[1],
-            .n_in = x->ne[0]};
-        const cudaError_t status = multiply(context, down, x, inner, {});
-        if (status != cudaSuccess) {
-            return status;
-        }
-        product.n_in += down->ne[1];
-    }
-    return multiply(context, w, x, product, params);
-}
 
 BlockType block_type(ggml_type type) {
     switch (type) {
+        case GGML_TYPE_F32:
+            return BlockType::f32;
+        case GGML_TYPE_F16:
+            return BlockType::f16;
         case GGML_TYPE_Q4_0:
             return BlockType::q4_0;
         case GGML_TYPE_Q5_0:
@@ -116,11 +43,14 @@ BlockType block_type(ggml_type type) {
     }
 }
 
+bool takes_unpack(const ggml_tensor* y) {
+    const ggml_tensor* w = y->src[0];
+    const bool is_plain = w->type == GGML_TYPE_F32 || w->type == GGML_TYPE_F16;
+    return (is_plain || own::can_unpack(w->type)) && ggml_is_contiguous(w) && w->ne[0] % 8 == 0;
+}
+
 cudaError_t run_unpack(const Context& context, const ggml_tensor* y) {
     const ggml_tensor *w = y->src[0], *after = y->src[1];
-    if (!own::can_unpack(w->type)) {
-        return cudaErrorInvalidValue;
-    }
     return unpack(
         {.blocks = w->data,
          .type = block_type(w->type),
@@ -192,6 +122,10 @@ cudaError_t run_rope_table(const Context& context, const ggml_tensor* y) {
     return rope_table(args, context.stream);
 }
 
+bool takes_join_heads(const ggml_tensor* y) {
+    return y->type == GGML_TYPE_BF16;
+}
+
 cudaError_t run_join_heads(const Context& context, const ggml_tensor* y) {
     const auto params = params_of<own::HeadsParams>(y);
     const int sources = params.normalises ? 2 : 1;  // of a part
@@ -219,9 +153,20 @@ KeysValues keys_values(const ggml_tensor* k, const ggml_tensor* v) {
             .n = as_int(k->ne[2])};
 }
 
+// Sums after each row, in F32.
+float* log_sums_of(const ggml_tensor* y, int64_t width) {
+    return reinterpret_cast<float*>(static_cast<__nv_bfloat16*>(y->data) + width);
+}
+
+bool takes_attention(const ggml_tensor* y) {
+    return y->type == GGML_TYPE_BF16 && y->src[0]->type == GGML_TYPE_BF16 &&
+           y->src[1]->type == GGML_TYPE_BF16 && y->src[2]->type == GGML_TYPE_BF16;
+}
+
 cudaError_t run_attention(const Context& context, const ggml_tensor* y) {
     const auto params = params_of<own::AttentionParams>(y);
     const ggml_tensor *q = y->src[0], *k = y->src[1];
+    constexpr int64_t kValuesOfFloat = sizeof(float) / sizeof(__nv_bfloat16);
     const AttentionArgs args = {
         .q = static_cast<const __nv_bfloat16*>(q->data),
         .q_stride = matrix_of(q, 2).stride,
@@ -230,6 +175,8 @@ cudaError_t run_attention(const Context& context, const ggml_tensor* y) {
         .mask = params.has_mask ? vector_of(y->src[params.has_kept ? 5 : 3]) : nullptr,
         .out = static_cast<__nv_bfloat16*>(y->data),
         .out_stride = y->ne[0],
+        .log_sums = params.keeps_sums ? log_sums_of(y, q->ne[0] * q->ne[1]) : nullptr,
+        .log_sums_stride = y->ne[0] / kValuesOfFloat,
         .n_queries = as_int(q->ne[2]),
         .n_main = as_int(params.n_main),
         .n_head = as_int(q->ne[1]),
@@ -370,18 +317,19 @@ cudaError_t run_softmax(const Context& context, const ggml_tensor* y) {
 struct Entry {
     const OwnOperation* operation;
     Launch launch;
+    bool (*takes)(const ggml_tensor* node) = nullptr;  // the types of a node; null: all it can have
 };
 
 constexpr Entry kTable[] = {
-    {&own::kLinear, run_linear},
-    {&own::kUnpack, run_unpack},
+    {&own::kLinear, run_linear, takes_linear},
+    {&own::kUnpack, run_unpack, takes_unpack},
     {&own::kModulate, run_norm},
     {&own::kRmsNorm, run_norm},
     {&own::kAddGated, run_add_gated},
     {&own::kSwiglu, run_swiglu},
     {&own::kRopeTable, run_rope_table},
-    {&own::kJoinHeads, run_join_heads},
-    {&own::kAttention, run_attention},
+    {&own::kJoinHeads, run_join_heads, takes_join_heads},
+    {&own::kAttention, run_attention, takes_attention},
     {&own::kPlanesToHalf, run_planes_to_half},
     {&own::kPixelsToPlanes, run_pixels_to_planes},
     {&own::kToHalf, run_to_half},
@@ -391,6 +339,14 @@ constexpr Entry kTable[] = {
     {&own::kGroupNorm, run_group_norm},
     {&own::kSoftmax, run_softmax},
     {&own::kPut, run_put},
+    {&own::kAddLinear, run_add_linear, takes_add_linear},
+    {&own::kOuterProduct, run_outer_product, takes_outer_product},
+    {&own::kScaleRows, run_scale_rows, takes_scale_rows},
+    {&own::kModulateGradient, run_modulate_gradient, takes_modulate_gradient},
+    {&own::kSwigluGradient, run_swiglu_gradient, takes_swiglu_gradient},
+    {&own::kQueryGradient, run_query_gradient, takes_attention_gradient},
+    {&own::kKeyGradient, run_key_gradient, takes_attention_gradient},
+    {&own::kHeadsGradient, run_heads_gradient, takes_heads_gradient},
 };
 
 }  // namespace
@@ -403,7 +359,8 @@ Launch find_kernel(const ggml_tensor* node) {
     const auto found = std::find_if(std::begin(kTable), std::end(kTable), [&](const Entry& entry) {
         return entry.operation == operation;
     });
-    return found != std::end(kTable) ? found->launch : nullptr;
+    const bool takes = found != std::end(kTable) && (found->takes == nullptr || found->takes(node));
+    return takes ? found->launch : nullptr;
 }
 
 namespace {

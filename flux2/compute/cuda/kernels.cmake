@@ -27,7 +27,11 @@ foreach(kernels flux2_kernels flux2_hopper_kernels)
     target_link_libraries(${kernels} PRIVATE CUDA::cudart)
 endforeach()
 
-target_sources(flux2_compute PRIVATE compute/cuda/backend.cpp compute/cuda/kernel_table.cpp)
+target_sources(flux2_compute PRIVATE
+    compute/cuda/backend.cpp
+    compute/cuda/gradient_launches.cpp
+    compute/cuda/kernel_table.cpp
+    compute/cuda/products.cpp)
 target_link_libraries(flux2_compute PRIVATE flux2_ggml_backend CUDA::cudart CUDA::cublas)
 
 function(flux2_add_kernels library)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -19,6 +20,10 @@ float dot_of(const Row& a, const Row& b) {
 // Values [first, first + n) of row i.
 Row part_of(const ggml_tensor* x, int64_t i, int64_t first, int64_t n) {
     return read_row(x, bytes_at(i, x->nb[1]) + bytes_at(first, ggml_type_size(x->type)), n);
+}
+
+void write_part(ggml_tensor* y, int64_t i, int64_t first, const Row& values) {
+    write_row(y, bytes_at(i, y->nb[1]) + bytes_at(first, ggml_type_size(y->type)), values);
 }
 
 // A head of token i of x [head_dim, n_head, n].
@@ -88,6 +93,17 @@ void plain_modulate_gradient(ggml_tensor* y, int ith, int nth, void*) {
     });
 }
 
+void plain_scale_rows(ggml_tensor* y, int ith, int nth, void*) {
+    const Row scale = row_of(y->src[1], 0);
+    share(y->ne[1], ith, nth, [&](int64_t i) {
+        Row row = row_of(y->src[0], i);
+        for (size_t j = 0; j < row.size(); ++j) {
+            row[j] *= scale[j];
+        }
+        set_row(y, i, row);
+    });
+}
+
 void plain_swiglu_gradient(ggml_tensor* y, int ith, int nth, void*) {
     const bool in_place = y->src[3] != nullptr;
     const ggml_tensor* const* sources = y->src + (in_place ? 1 : 0);
@@ -102,8 +118,17 @@ void plain_swiglu_gradient(ggml_tensor* y, int ith, int nth, void*) {
             result[j] = d[j] * up[j] * sigmoid * (1 + gate[j] * (1 - sigmoid));
             result[gate.size() + j] = d[j] * gate[j] * sigmoid;
         }
-        write_row(y, bytes_at(i, y->nb[1]) + bytes_at(y->ne[0] - 2 * n, sizeof(float)), result);
+        write_part(y, i, y->ne[0] - 2 * n, result);
     });
+}
+
+// Of a query of attention that keeps its sums.
+float log_sum_of(const ggml_tensor* kept, int64_t query, int64_t head, int64_t width) {
+    const char* row = static_cast<const char*>(kept->data) + bytes_at(query, kept->nb[1]) +
+                      ggml_row_size(kept->type, width);
+    float result = 0;
+    std::memcpy(&result, row + bytes_at(head, sizeof(float)), sizeof(result));
+    return result;
 }
 
 // The weight of each key for a query, and the derivative of the loss by their scores times the
@@ -119,7 +144,7 @@ Weights weights_of(const ggml_tensor* node, int64_t head, int64_t query) {
     const float factor = 1 / std::sqrt(static_cast<float>(head_dim));
     const Row vector = head_at(q, head, query);
     const Row gradient = part_of(d, query, head * head_dim, head_dim);
-    const float log_sum = part_of(kept, query, head_dim * q->ne[1] + head, 1).front();
+    const float log_sum = log_sum_of(kept, query, head, head_dim * q->ne[1]);
     const float inner = dot_of(gradient, part_of(kept, query, head * head_dim, head_dim));
     Weights result;
     for (int64_t j = 0; j < k->ne[2]; ++j) {
@@ -148,7 +173,7 @@ void plain_query_gradient(ggml_tensor* y, int ith, int nth, void*) {
         for (int64_t j = 0; j < k->ne[2]; ++j) {
             add_scaled(sum, weights.d_scores[static_cast<size_t>(j)], head_at(k, head, j));
         }
-        write_row(y, bytes_at(query, y->nb[1]) + bytes_at(head * head_dim, sizeof(float)), sum);
+        write_part(y, query, head * head_dim, sum);
     });
 }
 
@@ -169,11 +194,10 @@ void plain_key_gradient(ggml_tensor* y, int ith, int nth, void*) {
             }
         }
         for (int64_t key = 0; key < n; ++key) {
-            const size_t row = bytes_at(key, y->nb[1]);
             const int64_t width = head_dim * q->ne[1];
             const auto i = static_cast<size_t>(key);
-            write_row(y, row + bytes_at(head * head_dim, sizeof(float)), dk[i]);
-            write_row(y, row + bytes_at(width + head * head_dim, sizeof(float)), dv[i]);
+            write_part(y, key, head * head_dim, dk[i]);
+            write_part(y, key, width + head * head_dim, dv[i]);
         }
     });
 }
@@ -207,17 +231,16 @@ void plain_heads_gradient(ggml_tensor* y, int ith, int nth, void*) {
     share(y->ne[1], ith, nth, [&](int64_t i) {
         const int64_t token = params.first + i;
         const Row table = row_of(y->src[5], token);
-        const size_t row = bytes_at(i, y->nb[1]);
         for (int64_t first = 0; first < 2 * width; first += head_dim) {
             const bool is_query = first < width;
             const Row d = is_query ? part_of(dq, token, first, head_dim)
                                    : part_of(dkv, token, first - width, head_dim);
             const Row norm = row_of(y->src[is_query ? 3 : 4], 0);
-            write_row(
-                y, row + bytes_at(first, sizeof(float)),
+            write_part(
+                y, i, first,
                 head_gradient(part_of(projection, i, first, head_dim), norm, table, d, params.eps));
         }
-        write_row(y, row + bytes_at(2 * width, sizeof(float)), part_of(dkv, token, width, width));
+        write_part(y, i, 2 * width, part_of(dkv, token, width, width));
     });
 }
 
@@ -225,6 +248,7 @@ void plain_heads_gradient(ggml_tensor* y, int ith, int nth, void*) {
 
 const OwnOperation kAddLinear = {"add linear", plain_add_linear};
 const OwnOperation kOuterProduct = {"outer product", plain_outer_product};
+const OwnOperation kScaleRows = {"scale rows", plain_scale_rows};
 const OwnOperation kModulateGradient = {"modulate gradient", plain_modulate_gradient};
 const OwnOperation kSwigluGradient = {"swiglu gradient", plain_swiglu_gradient};
 const OwnOperation kQueryGradient = {"query gradient", plain_query_gradient};
@@ -240,6 +264,10 @@ ggml_tensor* add_linear(Graph& g, ggml_tensor* y, ggml_tensor* w, ggml_tensor* x
 
 ggml_tensor* outer_product(Graph& g, ggml_tensor* u, ggml_tensor* v, const NodeForm& form) {
     return own_node(g, {kOuterProduct, form, {u->ne[0], v->ne[0], 1, 1}}, {u, v});
+}
+
+ggml_tensor* scale_rows(Graph& g, ggml_tensor* x, ggml_tensor* scale, const NodeForm& form) {
+    return own_node(g, {kScaleRows, form, {x->ne[0], x->ne[1], 1, 1}}, {x, scale});
 }
 
 ggml_tensor* modulate_gradient(Graph& g, ggml_tensor* x, ggml_tensor* scale, ggml_tensor* d,

@@ -1,6 +1,7 @@
-// What backward passes need, as nodes of our own (compute/plain/own_node), in F32; d is always the
-// gradient of what the forward operation gave. For each there are its parameters and what makes a
-// node of it in any form; the plain form is in gradient_nodes.cpp. Rows of sources may lie apart.
+// What backward passes need, as nodes of our own (compute/plain/own_node), in F32 or BF16; d is
+// always the gradient of what the forward operation gave. For each there are its parameters and
+// what makes a node of it in any form; the plain form is in gradient_nodes.cpp. Rows of sources may
+// lie apart.
 //
 // The gradient of a product by a frozen matrix is a product too: own::linear with `transposed`.
 #pragma once
@@ -24,6 +25,10 @@ ggml_tensor* add_linear(Graph& g, ggml_tensor* y, ggml_tensor* w, ggml_tensor* x
 extern const OwnOperation kOuterProduct;
 ggml_tensor* outer_product(Graph& g, ggml_tensor* u, ggml_tensor* v, const NodeForm& form);
 
+// Every row of x [width, n] times a vector [width]. Sources x, scale
+extern const OwnOperation kScaleRows;
+ggml_tensor* scale_rows(Graph& g, ggml_tensor* x, ggml_tensor* scale, const NodeForm& form);
+
 // Of modulate() with one span, for x; added to `before` when there is one. Sources x, scale, d,
 // before
 extern const OwnOperation kModulateGradient;
@@ -45,7 +50,7 @@ ggml_tensor* swiglu_gradient(Graph& g, ggml_tensor* gate, ggml_tensor* up, ggml_
 // gradient of its result.
 struct AttentionGradientInput {
     ggml_tensor *q, *k, *v;  // [head_dim, n_head, n]
-    ggml_tensor* kept;       // [head_dim * n_head + n_head, n]
+    ggml_tensor* kept;       // [head_dim * n_head, n] and the sums
     ggml_tensor* d;          // [head_dim * n_head, n]
 };
 // In other orders, for forms that want them.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -243,11 +244,20 @@ void plain_attention(ggml_tensor* y, int ith, int nth, void*) {
         }
         const size_t row = bytes_at(query, y->nb[1]);
         if (params.keeps_sums) {
-            write_row(y, row + bytes_at(n_head * q->ne[0] + head, ggml_type_size(y->type)),
-                      {answer.log_sum()});
+            const float log_sum = answer.log_sum();
+            std::memcpy(static_cast<char*>(y->data) + row +
+                            ggml_row_size(y->type, n_head * q->ne[0]) +
+                            bytes_at(head, sizeof(float)),
+                        &log_sum, sizeof(log_sum));
         }
         write_row(y, row + bytes_at(head * q->ne[0], ggml_type_size(y->type)), answer.take());
     });
+}
+
+// How many values of a type the sums of all heads take.
+int64_t values_of_sums(int64_t n_head, ggml_type type) {
+    constexpr int64_t kAligned = 8;  // rows of 16-bit values begin at multiples of 16 bytes
+    return type == GGML_TYPE_F32 ? n_head : GGML_PAD(2 * n_head, kAligned);
 }
 
 }  // namespace
@@ -280,10 +290,10 @@ ggml_tensor* linear_with_columns(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_
 }
 
 ggml_tensor* unpack(Graph& g, ggml_tensor* w, ggml_tensor* after) {
-    constexpr int64_t kStep =
-        64;  // rows that begin at multiples of 128 bytes are multiplied faster
+    constexpr int64_t kStep = 64;  // longer rows are multiplied faster from multiples of 128 bytes
     const int64_t n = w->ne[0] + (after != nullptr ? after->ne[0] : 0);
-    const NodeForm form = {.type = GGML_TYPE_BF16, .spare_columns = GGML_PAD(n, kStep) - n};
+    const int64_t spare = n > kStep ? GGML_PAD(n, kStep) - n : 0;
+    const NodeForm form = {.type = GGML_TYPE_BF16, .spare_columns = spare};
     return own_node(g, {kUnpack, form, {n, w->ne[1], 1, 1}}, {w, after});
 }
 
@@ -365,7 +375,8 @@ ggml_tensor* join_heads(Graph& g, std::span<const HeadsPart> parts, const Rope* 
 ggml_tensor* attention(Graph& g, const AttentionInput& in, const NodeForm& form,
                        const PackedKeys& packed, bool keeps_sums) {
     const bool has_kept = in.kept_k != nullptr;
-    const int64_t width = (in.q->ne[0] + (keeps_sums ? 1 : 0)) * in.q->ne[1];
+    const int64_t n_sums = keeps_sums ? values_of_sums(in.q->ne[1], form.type) : 0;
+    const int64_t width = in.q->ne[0] * in.q->ne[1] + n_sums;
     return own_node(g, {kAttention, form, {width, in.q->ne[2], 1, 1}},
                     {in.q, packed.k != nullptr ? packed.k : in.k,
                      packed.v != nullptr ? packed.v : in.v, in.kept_k, in.kept_v, in.mask},

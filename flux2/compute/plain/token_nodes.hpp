@@ -33,11 +33,11 @@ ggml_tensor* linear(Graph& g, ggml_tensor* w, ggml_tensor* x, const NodeForm& fo
 ggml_tensor* linear_with_columns(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_tensor* down,
                                  const NodeForm& form);
 
-// A quantised matrix w [in, out] as BF16, with the columns of `after` [n, out] in BF16 behind its
+// A matrix w [in, out] of another type as BF16, with the columns of `after` [n, out] in BF16 behind its
 // own unless that is null: [in + n, out]. Sources w, after
 extern const OwnOperation kUnpack;
 ggml_tensor* unpack(Graph& g, ggml_tensor* w, ggml_tensor* after);
-// Types that kernels unpack.
+// Quantised types that kernels unpack; those of F32 and F16 matrices they take as well.
 bool can_unpack(ggml_type type);
 
 // y + up (down x) in F32, in place of y; down [in, rank], up [rank, out]. Sources y, x, down, up
@@ -94,7 +94,8 @@ ggml_tensor* join_heads(Graph& g, std::span<const HeadsPart> parts, const Rope* 
                         const NodeForm& form);
 
 // -> [head_dim * n_head, n]; sources q, k, v, kept keys and values, mask. With keeps_sums the
-// result has n_head values more after each row: the logarithms of the heads' sums of e^score.
+// logarithms of the heads' sums of e^score come after each row of the result, in F32 whatever its
+// type.
 extern const OwnOperation kAttention;
 struct AttentionParams {
     int64_t n_main;
