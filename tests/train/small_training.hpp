@@ -1,0 +1,97 @@
+// Small random transformers and examples for tests of training.
+#pragma once
+
+#include "checkpoints/checkpoint.hpp"
+#include "networks/tensor_list.hpp"
+#include "support/support.hpp"
+#include "train/training_pass.hpp"
+
+#include <cmath>
+#include <optional>
+#include <vector>
+
+namespace flux2::test {
+
+inline std::vector<float> noise_values(size_t n, uint32_t seed, float factor) {
+    std::vector<float> values(n);
+    uint32_t state = seed * 2654435761u + 1;
+    for (float& value : values) {
+        state = state * 1664525u + 1013904223u;
+        value = static_cast<float>(static_cast<int32_t>(state)) / 2147483648.0f * factor;
+    }
+    return values;
+}
+
+inline HostTensor noise_tensor(int64_t width, int64_t n, uint32_t seed) {
+    HostTensor x({width, n, 1, 1});
+    x.data = noise_values(x.data.size(), seed, 1.7f);
+    return x;
+}
+
+inline TransformerSizes trained_sizes(bool guidance) {
+    return {.hidden = 64,
+            .head_dim = 32,
+            .mlp = 96,
+            .text_width = 48,
+            .channels = 16,
+            .n_double = 2,
+            .n_single = 2,
+            .guidance = guidance};
+}
+
+// A random transformer in a file. Matrices keep the size of what they are multiplied with.
+inline void write_transformer(const std::filesystem::path& path, const TransformerSizes& sizes,
+                              std::optional<TensorType> rounded = std::nullopt) {
+    std::vector<TestTensor> tensors;
+    uint32_t seed = 1;
+    for (const ExpectedTensor& expected : tensor_list(sizes)) {
+        const auto n = static_cast<size_t>(expected.shape.elements());
+        const bool is_matrix = expected.shape.n_dims == 2;
+        const float size =
+            is_matrix ? std::sqrt(3.0f / static_cast<float>(expected.shape.ne[0])) : 1.0f;
+        std::vector<float> values = noise_values(n, seed++, size);
+        if (!is_matrix) {
+            for (float& value : values) {
+                value = 1 + value / 2;
+            }
+        } else if (rounded && expected.shape.ne[0] % block_elements(*rounded) == 0) {
+            Bytes bytes(data_bytes(*rounded, expected.shape.elements()));
+            from_f32(*rounded, values, expected.shape.ne[0], bytes);
+            to_f32(*rounded, bytes, values);
+        }
+        tensors.push_back(tensor_of(expected, bytes_of(values)));
+    }
+    write_file(path, safetensors_of(tensors));
+}
+
+inline TrainingExample small_example(const TransformerSizes& sizes, bool has_references) {
+    TrainingExample example = {.picture = {noise_tensor(sizes.channels, 6, 100), 2, 3},
+                               .noise = noise_tensor(sizes.channels, 6, 101),
+                               .time = 0.6f,
+                               .txt = share(noise_tensor(sizes.text_width, 5, 102)),
+                               .guidance = 2.5f};
+    if (has_references) {
+        example.references = {{noise_tensor(sizes.channels, 4, 103), 2, 2},
+                              {noise_tensor(sizes.channels, 3, 104), 1, 3}};
+    }
+    return example;
+}
+
+inline void fill_pairs(TrainedAdapter& adapter) {
+    const std::vector<float> values = noise_values(adapter.parameters().size(), 7, 0.2f);
+    std::copy(values.begin(), values.end(), adapter.parameters().begin());
+}
+
+// A transformer in a folder of its own, opened.
+struct OpenedModel {
+    OpenedModel(const TransformerSizes& sizes, std::optional<TensorType> rounded = std::nullopt)
+        : checkpoint([&] {
+              write_transformer(folder / "model.safetensors", sizes, rounded);
+              return Checkpoint::open(folder / "model.safetensors");
+          }()) {}
+
+    TemporaryFolder folder;
+    Checkpoint checkpoint;
+};
+
+}  // namespace flux2::test
