@@ -188,6 +188,16 @@ int physical_cores() {
 
 #endif
 
+bool process_may_use_avx512() {
+#if defined(__GNUC__) && defined(__x86_64__)
+    static const bool may =
+        std::getenv("FLUX2_NO_AVX512") == nullptr && __builtin_cpu_supports("avx512f");
+    return may;
+#else
+    return false;
+#endif
+}
+
 #if defined(__linux__) && defined(__x86_64__)
 
 namespace {
@@ -196,9 +206,10 @@ bool ask_for_amx() {
     constexpr unsigned kBf16Tiles = 1u << 22 | 1u << 24;  // of leaf 7, edx
     constexpr unsigned kAvx512Bf16 = 1u << 5;             // of its part 1, eax
     unsigned a = 0, b = 0, c = 0, d = 0;
-    if (std::getenv("FLUX2_NO_AMX") != nullptr || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 ||
-        (d & kBf16Tiles) != kBf16Tiles || __get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 ||
-        (a & kAvx512Bf16) == 0 || !__builtin_cpu_supports("avx512bw")) {
+    if (std::getenv("FLUX2_NO_AMX") != nullptr || !process_may_use_avx512() ||
+        __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBf16Tiles) != kBf16Tiles ||
+        __get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 || (a & kAvx512Bf16) == 0 ||
+        !__builtin_cpu_supports("avx512bw")) {
         return false;
     }
     constexpr long kAskForFeature = 0x1023;  // ARCH_REQ_XCOMP_PERM

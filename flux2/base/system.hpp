@@ -30,8 +30,11 @@ int physical_cores();
 // Whether the CPU has Arm's instructions for small matrices, of BF16 and of 8-bit integers.
 bool cpu_multiplies_matrices();
 
+// Whether the CPU has AVX-512 and the environment variable FLUX2_NO_AVX512 is not set.
+bool process_may_use_avx512();
+
 // Whether the CPU has AMX for BF16 beside AVX-512, the system lets this process use it, and the
-// environment variable FLUX2_NO_AMX is not set. Asks the system once.
+// environment variables FLUX2_NO_AMX and FLUX2_NO_AVX512 are not set. Asks the system once.
 bool process_may_use_amx();
 
 // Whether the error stream is a terminal, where a progress bar makes sense.

@@ -2,6 +2,8 @@
 // the best form for the CPU at hand is called.
 #pragma once
 
+#include "base/system.hpp"
+
 #if defined(__GNUC__)
 #define FLUX2_INLINE inline __attribute__((always_inline))
 #else
@@ -22,7 +24,7 @@ inline bool has_avx2() {
 }
 
 inline bool has_avx512() {
-    return __builtin_cpu_supports("avx512f");
+    return process_may_use_avx512();
 }
 
 template <auto kFunction, typename... Args>
