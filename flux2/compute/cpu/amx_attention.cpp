@@ -9,9 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <memory>
 #include <numbers>
-#include <vector>
 
 namespace flux2::cpu {
 namespace {
@@ -70,10 +68,10 @@ class Strip : AttentionStrip {
         : AttentionStrip(dst),
           n_tiles_(k_->ne[1] / 2),
           width_(v_->ne[2] * kAmxColumns),
-          queries_(static_cast<size_t>(2 * kQueries * n_tiles_ * kAmxInner)),
-          scores_(scratch(kQueries * kKeyBlock)),
-          weights_(static_cast<size_t>(kQueries * kKeyBlock)),
-          sums_(scratch(kQueries * width_)) {}
+          queries_(aligned_scratch<uint16_t>(query_values())),
+          scores_(aligned_scratch<float>(kQueries * kKeyBlock)),
+          weights_(aligned_scratch<uint16_t>(kQueries * kKeyBlock)),
+          sums_(aligned_scratch<float>(kQueries * width_)) {}
 
     // Queries [first, first + n) of a head.
     void run(int64_t head, int64_t first, int64_t n) {
@@ -96,13 +94,15 @@ class Strip : AttentionStrip {
     }
 
   private:
+    int64_t query_values() const { return 2 * kQueries * n_tiles_ * kAmxInner; }
+
     void pack_queries(int64_t head, int64_t first, int64_t n) {
         if (n < kQueries) {
-            std::fill(queries_.begin(), queries_.end(), uint16_t{0});
+            std::fill_n(queries_.get(), query_values(), uint16_t{0});
         }
         const int64_t part = n_tiles_ * kAmxTileSize;
         for (int64_t i = 0; i < n; ++i) {
-            uint16_t* tiles = queries_.data() + i / kAmxRows * 2 * part;
+            uint16_t* tiles = queries_.get() + i / kAmxRows * 2 * part;
             split_amx_row(token(q_, head, first + i), q_->ne[0], i % kAmxRows, tiles, tiles + part);
         }
     }
@@ -112,7 +112,7 @@ class Strip : AttentionStrip {
         const int64_t part = n_tiles_ * kAmxTileSize;
         for (int64_t i = 0; i < n_keys; i += kPair) {
             multiply_split(
-                {.rows = queries_.data(),
+                {.rows = queries_.get(),
                  .rows_distance = 2 * part,
                  .columns = panels<uint16_t>(k_, head) + (key + i) / kAmxColumns * 2 * part,
                  .columns_distance = 2 * part,
@@ -133,7 +133,7 @@ class Strip : AttentionStrip {
                 mask_ != nullptr && i < n ? values(mask_) + (first + i) * n_keys_ + key : nullptr;
             const float factor = softmax_[static_cast<size_t>(i)].add(
                 scores_.get() + i * kKeyBlock, n_scores, n_keys, scale, mask, i % kAmxRows,
-                weights_.data() + i / kAmxRows * kAmxRows * kKeyBlock);
+                weights_.get() + i / kAmxRows * kAmxRows * kKeyBlock);
             if (key > 0 && factor != 1) {
                 float* sums = sums_.get() + i * width_;
                 std::transform(sums, sums + width_, sums, [=](float x) { return x * factor; });
@@ -144,7 +144,7 @@ class Strip : AttentionStrip {
     void add_values(int64_t head, int64_t key, int64_t n_keys) {
         const int64_t panel = v_->ne[1] * kAmxTileSize;
         for (int64_t channel = 0; channel < width_; channel += kPair) {
-            multiply({.rows = weights_.data(),
+            multiply({.rows = weights_.get(),
                       .rows_distance = kAmxRows * kKeyBlock,
                       .columns = panels<uint16_t>(v_, head) + channel / kAmxColumns * panel +
                                  key / kAmxInner * kAmxTileSize,
@@ -156,12 +156,12 @@ class Strip : AttentionStrip {
         }
     }
 
-    int64_t n_tiles_;                // of a query, of each of its parts
-    int64_t width_;                  // rounded up to pairs of panels
-    std::vector<uint16_t> queries_;  // two runs of tiles
-    std::unique_ptr<float[]> scores_;
-    std::vector<uint16_t> weights_;  // two runs of tiles
-    std::unique_ptr<float[]> sums_;
+    int64_t n_tiles_;                   // of a query, of each of its parts
+    int64_t width_;                     // rounded up to pairs of panels
+    AlignedScratch<uint16_t> queries_;  // two runs of tiles
+    AlignedScratch<float> scores_;
+    AlignedScratch<uint16_t> weights_;  // two runs of tiles
+    AlignedScratch<float> sums_;
     std::array<AmxSoftmax, kQueries> softmax_;
 };
 

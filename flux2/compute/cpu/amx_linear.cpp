@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory>
 
 namespace flux2::cpu {
 namespace {
@@ -38,8 +37,8 @@ void make_rows(ggml_tensor* dst, int ith, int nth, void*) {
 
 // ---- Rows times columns ----
 
-// Columns whose tiles are made at once, a part of their inner dimension at a time: together with
-// 32 rows they fit the second cache.
+// Columns that are multiplied with all rows at once, a part of their inner dimension at a time:
+// together with 32 rows their tiles fit the second cache.
 constexpr int64_t kColumnsAtOnce = 128;
 constexpr int64_t kTilesAtOnce = 96;  // along the inner dimension
 
@@ -50,42 +49,56 @@ class Product {
           w_(y->src[0]),
           rows_(y->src[1]),
           n_tiles_(rows_->ne[0] / kAmxInner),
-          tiles_(std::make_unique_for_overwrite<uint16_t[]>(
-              static_cast<size_t>(kColumnsAtOnce / kAmxColumns * kTilesAtOnce * kAmxTileSize))) {}
+          tiles_(aligned_scratch<uint16_t>(w_->type == GGML_TYPE_BF16
+                                               ? 0
+                                               : kColumnsAtOnce / kAmxColumns * kTilesAtOnce *
+                                                     kAmxTileSize)) {}
 
     void run(int64_t first_column, int64_t n_columns) {
         for (int64_t tile = 0; tile < n_tiles_; tile += kTilesAtOnce) {
             const int64_t n = std::min(kTilesAtOnce, n_tiles_ - tile);
-            for (int64_t column = 0; column < n_columns; column += kAmxColumns) {
-                read_columns(first_column + column, tile, n,
-                             tiles_.get() + column / kAmxColumns * n * kAmxTileSize);
-            }
+            const Columns columns = read_columns(first_column, n_columns, tile, n);
             for (int64_t row = 0; row < y_->ne[1]; row += kPairRows) {
                 for (int64_t column = 0; column < n_columns; column += kPairColumns) {
-                    multiply_pair(row, first_column, column, tile, n);
+                    multiply_pair(row, first_column + column, columns.pair_at(column), tile, n);
                 }
             }
         }
     }
 
   private:
-    void read_columns(int64_t column, int64_t tile, int64_t n, uint16_t* to) const {
-        const int64_t at = column / kAmxColumns * n_tiles_ + tile;
-        if (w_->type == GGML_TYPE_BF16) {
-            std::copy_n(static_cast<const uint16_t*>(w_->data) + at * kAmxTileSize,
-                        n * kAmxTileSize, to);
-        } else {
-            expand_amx_q8(static_cast<const int8_t*>(w_->data) + at * kAmxQ8Bytes, n, to);
+    // Tiles of BF16 on the right.
+    struct Columns {
+        const uint16_t* tiles;
+        int64_t distance;  // from those of 16 columns to the next
+
+        Columns pair_at(int64_t column) const {
+            return {tiles + column / kAmxColumns * distance, distance};
         }
+    };
+
+    // Those of BF16 matrices are where they lie.
+    Columns read_columns(int64_t first, int64_t n_columns, int64_t tile, int64_t n) const {
+        const int64_t at = first / kAmxColumns * n_tiles_ + tile;
+        if (w_->type == GGML_TYPE_BF16) {
+            return {static_cast<const uint16_t*>(w_->data) + at * kAmxTileSize,
+                    n_tiles_ * kAmxTileSize};
+        }
+        for (int64_t i = 0; i < n_columns / kAmxColumns; ++i) {
+            expand_amx_q8(static_cast<const int8_t*>(w_->data) + (at + i * n_tiles_) * kAmxQ8Bytes,
+                          n, tiles_.get() + i * n * kAmxTileSize);
+        }
+        return {tiles_.get(), n * kAmxTileSize};
     }
 
-    void multiply_pair(int64_t row, int64_t first_column, int64_t column, int64_t tile, int64_t n) {
-        float* results = values(y_) + row * y_->ne[0] + first_column + column;
+    void multiply_pair(int64_t row, int64_t column, const Columns& columns, int64_t tile,
+                       int64_t n) {
+        float* results = values(y_) + row * y_->ne[0] + column;
         AmxProduct m = {.rows = static_cast<const uint16_t*>(rows_->data) + row * rows_->ne[0] +
                                 tile * kAmxTileSize,
                         .rows_distance = kAmxRows * rows_->ne[0],
-                        .columns = tiles_.get() + column / kAmxColumns * n * kAmxTileSize,
-                        .columns_distance = n * kAmxTileSize,
+                        .columns = columns.tiles,
+                        .columns_distance = columns.distance,
                         .n_tiles = n,
                         .results = results,
                         .stride = y_->ne[0],
@@ -108,8 +121,8 @@ class Product {
     ggml_tensor* y_;
     const ggml_tensor *w_, *rows_;
     int64_t n_tiles_;  // along the inner dimension
-    std::unique_ptr<uint16_t[]> tiles_;
-    std::array<float, kPairRows * kPairColumns> some_;  // of the last rows
+    AlignedScratch<uint16_t> tiles_;
+    alignas(kCacheLine) std::array<float, kPairRows * kPairColumns> some_;  // of the last rows
 };
 
 void multiply_tiles(ggml_tensor* dst, int ith, int nth, void*) {
