@@ -45,9 +45,12 @@ FLUX2_INLINE void add_product() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sum), "i"(rows), "i"(columns));
 }
 
+constexpr int64_t kLine = 64;  // bytes of a tile's row
+
 // Adds the products of n tiles each to the sums.
-FLUX2_INLINE void add_products(const AmxProduct& m, const uint16_t* rows, const uint16_t* columns) {
-    constexpr int64_t kLine = 64;  // bytes of a tile's row
+FLUX2_INLINE void add_products(const AmxProduct& m) {
+    const uint16_t* rows = m.rows;
+    const uint16_t* columns = m.columns;
     for (int64_t i = 0; i < m.n_tiles; ++i) {
         load_tile<6>(columns, kLine);
         load_tile<4>(rows, kLine);
@@ -111,16 +114,40 @@ void multiply(const AmxProduct& m) {
     } else {
         clear_sums();
     }
-    add_products(m, m.rows, m.columns);
+    add_products(m);
     store_sums(m);
 }
 
+// Every tile is read once.
 void multiply_split(const AmxProduct& m) {
     const int64_t rest = m.n_tiles * kAmxTileSize;
+    const uint16_t* rows = m.rows;
+    const uint16_t* columns = m.columns;
     clear_sums();
-    add_products(m, m.rows, m.columns);
-    add_products(m, m.rows + rest, m.columns);
-    add_products(m, m.rows, m.columns + rest);
+    for (int64_t i = 0; i < m.n_tiles; ++i) {
+        load_tile<6>(columns + rest, kLine);
+        load_tile<4>(rows, kLine);
+        add_product<0, 4, 6>();
+        load_tile<7>(columns + rest + m.columns_distance, kLine);
+        add_product<1, 4, 7>();
+        load_tile<5>(rows + m.rows_distance, kLine);
+        add_product<2, 5, 6>();
+        add_product<3, 5, 7>();
+        load_tile<6>(columns, kLine);
+        add_product<0, 4, 6>();
+        load_tile<7>(columns + m.columns_distance, kLine);
+        add_product<1, 4, 7>();
+        add_product<2, 5, 6>();
+        add_product<3, 5, 7>();
+        load_tile<4>(rows + rest, kLine);
+        add_product<0, 4, 6>();
+        add_product<1, 4, 7>();
+        load_tile<5>(rows + rest + m.rows_distance, kLine);
+        add_product<2, 5, 6>();
+        add_product<3, 5, 7>();
+        rows += kAmxTileSize;
+        columns += kAmxTileSize;
+    }
     store_sums(m);
 }
 

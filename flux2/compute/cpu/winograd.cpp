@@ -4,80 +4,22 @@
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/panels.hpp"
 #include "compute/cpu/values.hpp"
+#include "compute/cpu/winograd_parts.hpp"
 #include "compute/plain/feature_map_nodes.hpp"
 
 #include <algorithm>
 #include <array>
-#include <vector>
+#include <memory>
 
 namespace flux2::cpu {
 namespace {
-
-constexpr int kIn = 6;    // values of a tile's input along one side
-constexpr int kOut = 4;   // and of its output
-constexpr int kTaps = 3;  // of the filter
-constexpr int64_t kPoints = kIn * kIn;
-
-constexpr float kP = 5.0f / 8;
-constexpr float kQ = 3.0f / 2;
-constexpr float kPP = kP * kP;
-constexpr float kQQ = kQ * kQ;
-
-// ---- The transforms of one line; `step` is the distance of neighbours in the source ----
-
-// G g
-void transform_filter_line(const Lanes* g, int step, Lanes* to) {
-    constexpr float kAt0 = 1 / (kPP * kQQ);
-    constexpr float kAtP = 1 / (2 * kPP * (kPP - kQQ));
-    constexpr float kAtQ = 1 / (2 * kQQ * (kQQ - kPP));
-    const Lanes &g0 = g[0], &g1 = g[step], &g2 = g[2 * step];
-    const Lanes even_p = kAtP * g0 + kAtP * kPP * g2;
-    const Lanes even_q = kAtQ * g0 + kAtQ * kQQ * g2;
-    const Lanes odd_p = kAtP * kP * g1;
-    const Lanes odd_q = kAtQ * kQ * g1;
-    to[0] = kAt0 * g0;
-    to[1] = even_p + odd_p;
-    to[2] = even_p - odd_p;
-    to[3] = even_q + odd_q;
-    to[4] = even_q - odd_q;
-    to[5] = g2;
-}
-
-// B^T d
-inline void transform_input_line(const Lanes* d, int step, Lanes* to) {
-    const Lanes &d0 = d[0], &d1 = d[step], &d2 = d[2 * step], &d3 = d[3 * step], &d4 = d[4 * step],
-                &d5 = d[5 * step];
-    const Lanes even_p = d4 - kQQ * d2;
-    const Lanes even_q = d4 - kPP * d2;
-    const Lanes odd_p = kP * d3 - kP * kQQ * d1;
-    const Lanes odd_q = kQ * d3 - kQ * kPP * d1;
-    to[0] = kPP * kQQ * d0 - (kPP + kQQ) * d2 + d4;
-    to[1] = even_p + odd_p;
-    to[2] = even_p - odd_p;
-    to[3] = even_q + odd_q;
-    to[4] = even_q - odd_q;
-    to[5] = kPP * kQQ * d1 - (kPP + kQQ) * d3 + d5;
-}
-
-// A^T m
-inline void transform_output_line(const Lanes* m, int step, Lanes* to) {
-    const Lanes &m1 = m[step], &m2 = m[2 * step], &m3 = m[3 * step], &m4 = m[4 * step];
-    const Lanes even_p = m1 + m2;
-    const Lanes even_q = m3 + m4;
-    const Lanes odd_p = m1 - m2;
-    const Lanes odd_q = m3 - m4;
-    to[0] = m[0] + even_p + even_q;
-    to[1] = kP * odd_p + kQ * odd_q;
-    to[2] = kPP * even_p + kQQ * even_q;
-    to[3] = kP * kPP * odd_p + kQ * kQQ * odd_q + m[5 * step];
-}
 
 // ---- First node: the filter, [3, 3, in, out] -> panels [16, in, out / 16, 36] ----
 
 // 16 filters of one input channel. `rows` are the 16 output channels, each 9 values per input.
 void transform_filters(const float* rows, int64_t row_size, float* to, int64_t point_stride) {
     for (int64_t first = 0; first < kPanel; first += kLanes) {
-        Lanes g[kTaps * kTaps], lines[kTaps * kIn], points[kPoints];
+        Lanes g[kTaps * kTaps], lines[kTaps * kTileIn], points[kPoints];
         for (int64_t tap = 0; tap < kTaps * kTaps; ++tap) {
             std::array<float, kLanes> taps;
             for (int64_t i = 0; i < kLanes; ++i) {
@@ -86,10 +28,10 @@ void transform_filters(const float* rows, int64_t row_size, float* to, int64_t p
             g[tap] = load(taps.data());
         }
         for (int x = 0; x < kTaps; ++x) {
-            transform_filter_line(g + x, kTaps, lines + x * kIn);
+            transform_filter_line(g + x, kTaps, lines + x * kTileIn);
         }
-        for (int y = 0; y < kIn; ++y) {
-            transform_filter_line(lines + y, kIn, points + y * kIn);
+        for (int y = 0; y < kTileIn; ++y) {
+            transform_filter_line(lines + y, kTileIn, points + y * kTileIn);
         }
         for (int64_t point = 0; point < kPoints; ++point) {
             store(to + point * point_stride + first, points[point]);
@@ -120,20 +62,9 @@ struct TileWork {
     int64_t first_panel, n_panels;
 };
 
-class Convolution {
+class Convolution : WinogradMaps {
   public:
-    explicit Convolution(ggml_tensor* dst)
-        : dst_(dst),
-          x_(dst->src[0]),
-          filter_(dst->src[1]),
-          bias_(dst->src[2]),
-          skip_(dst->src[3]),
-          scale_(params_of<own::ConvParams>(dst).scale),
-          n_in_(x_->ne[0]),
-          n_out_(dst->ne[0]),
-          tiles_across_((dst->ne[1] + kOut - 1) / kOut),
-          n_tiles_(tiles_across_ * ((dst->ne[2] + kOut - 1) / kOut)),
-          zeros_(static_cast<size_t>(n_in_)) {}
+    explicit Convolution(ggml_tensor* dst) : WinogradMaps(dst) {}
 
     void run(int ith, int nth);
 
@@ -143,18 +74,10 @@ class Convolution {
     static constexpr int64_t kGap = 16;
 
     void run(const TileWork& work);
-    void gather(int64_t tile, std::array<const float*, kPoints>& pixels) const;
     void transform_input(int64_t tile, float* to);
     void transform_output(const TileWork& work, int64_t tile, const float* from);
     void write(int64_t pixel, int64_t channel, const Lanes& value);
 
-    ggml_tensor* dst_;  // [out, w, h]
-    const ggml_tensor* x_;
-    const ggml_tensor* filter_;  // transformed
-    const ggml_tensor* bias_;
-    const ggml_tensor* skip_;  // may be null
-    int64_t scale_, n_in_, n_out_, tiles_across_, n_tiles_;
-    std::vector<float> zeros_;                 // a pixel outside the feature map
     std::unique_ptr<float[]> input_, output_;  // [36][tile][in], [36][tile][out]
     int64_t in_width_ = 0, in_stride_ = 0;     // of a tile, of a point
     int64_t out_width_ = 0, out_stride_ = 0;
@@ -215,32 +138,18 @@ void Convolution::run(const TileWork& work) {
     }
 }
 
-// Where the 6x6 input pixels of a tile lie; the border of one pixel is zeros.
-void Convolution::gather(int64_t tile, std::array<const float*, kPoints>& pixels) const {
-    const int64_t left = tile % tiles_across_ * kOut - 1;
-    const int64_t top = tile / tiles_across_ * kOut - 1;
-    for (int64_t i = 0; i < kPoints; ++i) {
-        const int64_t x = left + i % kIn;
-        const int64_t y = top + i / kIn;
-        const bool inside = x >= 0 && y >= 0 && x < dst_->ne[1] && y < dst_->ne[2];
-        pixels[static_cast<size_t>(i)] =
-            inside ? values(x_) + (y / scale_ * x_->ne[1] + x / scale_) * n_in_ : zeros_.data();
-    }
-}
-
 void Convolution::transform_input(int64_t tile, float* to) {
-    std::array<const float*, kPoints> pixels;
-    gather(tile, pixels);
+    const std::array<const float*, kPoints> pixels = gather(tile);
     for (int64_t channel = 0; channel < n_in_; channel += kLanes) {
         Lanes d[kPoints], lines[kPoints], points[kPoints];
         for (size_t i = 0; i < pixels.size(); ++i) {
             d[i] = load_some(pixels[i] + channel, n_in_ - channel);
         }
-        for (int x = 0; x < kIn; ++x) {
-            transform_input_line(d + x, kIn, lines + x * kIn);
+        for (int x = 0; x < kTileIn; ++x) {
+            transform_input_line(d + x, kTileIn, lines + x * kTileIn);
         }
-        for (int y = 0; y < kIn; ++y) {
-            transform_input_line(lines + y, kIn, points + y * kIn);
+        for (int y = 0; y < kTileIn; ++y) {
+            transform_input_line(lines + y, kTileIn, points + y * kTileIn);
         }
         for (int64_t i = 0; i < kPoints; ++i) {
             store(to + i * in_stride_ + channel, points[i]);
@@ -249,27 +158,24 @@ void Convolution::transform_input(int64_t tile, float* to) {
 }
 
 void Convolution::transform_output(const TileWork& work, int64_t tile, const float* from) {
-    const int64_t left = tile % tiles_across_ * kOut;
-    const int64_t top = tile / tiles_across_ * kOut;
-    const int64_t n_x = std::min<int64_t>(kOut, dst_->ne[1] - left);
-    const int64_t n_y = std::min<int64_t>(kOut, dst_->ne[2] - top);
+    const TilePlace place = place_of(tile);
     const int64_t first = work.first_panel * kPanel;
     const int64_t end = std::min(n_out_, first + work.n_panels * kPanel);
     for (int64_t channel = first; channel < end; channel += kLanes) {
-        Lanes m[kPoints], lines[kIn * kOut], y[kOut * kOut];
+        Lanes m[kPoints], lines[kTileIn * kTileOut], y[kTileOut * kTileOut];
         for (int64_t i = 0; i < kPoints; ++i) {
             m[i] = load(from + i * out_stride_ + channel - first);
         }
-        for (int x = 0; x < kIn; ++x) {
-            transform_output_line(m + x, kIn, lines + x * kOut);
+        for (int x = 0; x < kTileIn; ++x) {
+            transform_output_line(m + x, kTileIn, lines + x * kTileOut);
         }
-        for (int row = 0; row < kOut; ++row) {
-            transform_output_line(lines + row, kOut, y + row * kOut);
+        for (int row = 0; row < kTileOut; ++row) {
+            transform_output_line(lines + row, kTileOut, y + row * kTileOut);
         }
-        for (int64_t i = 0; i < n_x * n_y; ++i) {
-            const int64_t row = i / n_x;
-            const int64_t column = i % n_x;
-            write((top + row) * dst_->ne[1] + left + column, channel, y[row * kOut + column]);
+        for (int64_t i = 0; i < place.n_x * place.n_y; ++i) {
+            const int64_t row = i / place.n_x;
+            const int64_t column = i % place.n_x;
+            write(pixel_at(place, row, column), channel, y[row * kTileOut + column]);
         }
     }
 }
