@@ -178,7 +178,7 @@ TEST_CASE("a convolution of counted pixels gives the sums under the filter") {
         const FeatureMap x = bench.feature_map({3, 2, 1, 1}, {1, 2, 3, 4, 5, 6});
         const HostTensor y = bench.compute(conv(bench.graph(), w, x));
         const Values expected = {4.5f, 6.5f, 0.5f, 10.5f, 13.5f, 2.5f};
-        const double epsilon = cpu::has_amx() ? 1e-4 : 1e-5;  // of values up to 12
+        const double epsilon = cpu::has_amx() ? 3e-4 : 1e-5;  // 1e-4 of the largest result
         REQUIRE(y.data.size() == expected.size());
         for (size_t i = 0; i < expected.size(); ++i) {
             CHECK(y.data[i] == doctest::Approx(static_cast<double>(expected[i])).epsilon(epsilon));

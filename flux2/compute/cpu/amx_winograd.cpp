@@ -103,19 +103,21 @@ FLUX2_AVX512 FLUX2_INLINE void transform_filters(const float* rows, int64_t row_
     }
 }
 
-FLUX2_AVX512 void transform_panel(const float* rows, int64_t n_in, uint16_t* to,
-                                  int64_t point_stride) {
-    const int64_t row_size = kTaps * kTaps * n_in;
-    const int64_t n_tiles = round_up(n_in, kAmxInner) / kAmxInner;
-    for (int64_t i = 0; i < n_tiles * kVector; ++i, to += kAmxInner) {
-        const int64_t channel = i / kVector * kAmxInner + i % kVector;
+// Where a panel's tiles are made, 36 points with two parts each. Tiles begin at different lines of
+// the cache here, unlike where they go, and are copied as a whole.
+constexpr int64_t kMadeTile = kAmxTileSize + kAmxInner;
+constexpr int64_t kMadeTiles = 2 * kPoints * kMadeTile;
+
+// A tile of every point, of 16 output channels. `rows` are these, from input channel `first` on.
+FLUX2_AVX512 void transform_tiles(const float* rows, int64_t n_in, int64_t first, uint16_t* made) {
+    for (int64_t i = 0; i < kVector; ++i, made += kAmxInner) {
         Floats a[kPoints], b[kPoints];
-        transform_filters(rows, row_size, channel, a);
-        transform_filters(rows, row_size, channel + kVector, b);
+        transform_filters(rows, kTaps * kTaps * n_in, first + i, a);
+        transform_filters(rows, kTaps * kTaps * n_in, first + i + kVector, b);
         for (int64_t point = 0; point < kPoints; ++point) {
             const SplitLine line = split(a[point], b[point]);
-            store(to + point * point_stride, line.rounded);
-            store(to + point * point_stride + n_tiles * kAmxTileSize, line.rest);
+            store(made + 2 * point * kMadeTile, line.rounded);
+            store(made + (2 * point + 1) * kMadeTile, line.rest);
         }
     }
 }
@@ -123,17 +125,26 @@ FLUX2_AVX512 void transform_panel(const float* rows, int64_t n_in, uint16_t* to,
 void transform_filter(ggml_tensor* dst, int ith, int nth, void*) {
     const ggml_tensor* filter = dst->src[0];
     const int64_t n_in = filter->ne[2];
-    const int64_t point_stride = dst->ne[0] * dst->ne[1];
+    const int64_t n_tiles = dst->ne[1] / 4;
     const auto rows = scratch(kAmxColumns * kTaps * kTaps * n_in);
+    const auto made = aligned_scratch<uint16_t>(kMadeTiles);
     for (int64_t panel = ith; panel < 2 * dst->ne[3]; panel += nth) {
-        uint16_t* to = static_cast<uint16_t*>(dst->data) + panel / 2 * kPoints * point_stride +
-                       panel % 2 * (point_stride / 2);
         if (panel * kAmxColumns < filter->ne[3]) {
             read_panel(filter, panel, rows.get());
         } else {
             std::fill_n(rows.get(), kAmxColumns * kTaps * kTaps * n_in, 0.0f);
         }
-        transform_panel(rows.get(), n_in, to, point_stride);
+        uint16_t* first = static_cast<uint16_t*>(dst->data) +
+                          (panel / 2 * kPoints * 2 + panel % 2) * 2 * n_tiles * kAmxTileSize;
+        for (int64_t tile = 0; tile < n_tiles; ++tile) {
+            transform_tiles(rows.get(), n_in, tile * kAmxInner, made.get());
+            for (int64_t i = 0; i < 2 * kPoints; ++i) {
+                const int64_t point = i / 2;
+                const int64_t part = i % 2;
+                std::copy_n(made.get() + i * kMadeTile, kAmxTileSize,
+                            first + ((4 * point + part) * n_tiles + tile) * kAmxTileSize);
+            }
+        }
     }
 }
 
@@ -145,7 +156,7 @@ struct Sharing {
     int64_t n_groups, n_slices;
 };
 
-constexpr int64_t kBlocksAtOnce = 2;
+constexpr int64_t kBlocksAtOnce = 4;
 
 Sharing choose_sharing(int64_t n_blocks, int64_t n_pairs, int64_t n_threads) {
     Sharing best = {1, 1};
@@ -207,9 +218,11 @@ void Convolution::run(int ith, int nth) {
     const int64_t end_block = (group + 1) * n_blocks / sharing.n_groups;
     const int64_t first_pair = slice * n_pairs_ / sharing.n_slices;
     const int64_t end_pair = (slice + 1) * n_pairs_ / sharing.n_slices;
-    point_stride_ = 2 * kBlocksAtOnce * run_ + 2 * kGap;
+    const int64_t most_blocks = std::min(kBlocksAtOnce, end_block - first_block);
+    const int64_t most_pairs = std::min(kPairsAtOnce, end_pair - first_pair);
+    point_stride_ = 2 * most_blocks * run_ + 2 * kGap;
     input_ = aligned_scratch<uint16_t>(kPoints * point_stride_);
-    output_ = aligned_scratch<float>(kPairsAtOnce * kBlocksAtOnce * kPoints * kBlock);
+    output_ = aligned_scratch<float>(most_pairs * most_blocks * kPoints * kBlock);
     for (int64_t block = first_block; block < end_block; block += kBlocksAtOnce) {
         const int64_t first = block * kPairRows;
         const int64_t end = std::min(block + kBlocksAtOnce, end_block) * kPairRows;
