@@ -7,6 +7,7 @@
 #include "base/system.hpp"
 #include "checkpoints/checkpoint.hpp"
 #include "compute/cpu/repacked.hpp"
+#include "compute/cpu/tile_linear.hpp"
 #include "compute/graph.hpp"
 #include "compute/plain/token_nodes.hpp"
 
@@ -183,6 +184,12 @@ void Weights::load(bool pairs_as_columns) {
     }
     std::set<const Bound*> repacked;
     std::map<std::string, size_t> counts;  // sorted: groups come in the order of their addresses
+    for (const Bound& bound : bound_) {
+        if (suits_tiles(bound)) {
+            cpu::mark_for_tiles(bound.tensor);
+            ++counts["BF16 tiles"];
+        }
+    }
     for (const auto& [type, group] : choose_repacked()) {
         const bool ours = type == backend_.cpu_buffer_type();  // plain memory: we repack them
         for (const Bound* bound : group) {
@@ -404,6 +411,12 @@ bool Weights::try_set_adapters(const std::shared_ptr<const AdapterSet>& adapters
     return true;
 }
 
+// Whether a multiply of ours reads the matrix where it lies, faster than any layout is multiplied.
+bool Weights::suits_tiles(const Bound& bound) const {
+    return backend_.is_cpu() && backend_.operations() == Operations::cpu &&
+           bound.use == Use::multiply && cpu::suits_tiles(bound.tensor);
+}
+
 // The matrices to repack, by the buffer type that does it: all that can be, if that is wanted and
 // leaves a quarter of the free RAM for everything else.
 std::map<ggml_backend_buffer_type_t, std::vector<const Weights::Bound*>> Weights::choose_repacked()
@@ -414,7 +427,7 @@ std::map<ggml_backend_buffer_type_t, std::vector<const Weights::Bound*>> Weights
     std::map<ggml_backend_buffer_type_t, std::vector<const Bound*>> groups;
     uint64_t bytes = 0;
     for (const Bound& bound : bound_) {
-        if (bound.use != Use::multiply) {
+        if (bound.use != Use::multiply || suits_tiles(bound)) {
             continue;
         }
         const bool ours =

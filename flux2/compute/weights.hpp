@@ -32,15 +32,16 @@ struct ModelTensor;
 struct WeightOptions {
     // The type of matrices in memory; unset: as the file has them. F8 and weights with scales in
     // other tensors become BF16; these and BF16 become F16 where BF16 is slow
-    // (Backend::multiplies_bf16), as on Arm. F64 becomes F32.
+    // (Backend::multiplies_bf16), as on Arm CPUs without instructions for it. F64 becomes F32.
     std::optional<TensorType> type;
     // Blocks stay in RAM and are copied to the device in turn (compute/block_stream).
     bool stream_blocks = false;
     // On a device that multiplies BF16 fastest (Operations::cuda): quantised and F16 matrices
     // become BF16.
     bool unpack = false;
-    // On a CPU: matrices are repacked where its kernels are faster then and RAM suffices. Else they
-    // stay in the mapped file.
+    // On a CPU: matrices are repacked where its kernels are faster then and RAM suffices. Else, and
+    // where a multiply of ours reads them as they are (compute/cpu/tile_linear), they stay in the
+    // mapped file.
     bool repack = true;
     // What changes the tensors; null: nothing. Tensors that it changes by more than a pair of low
     // rank are held unquantised and changed when they are loaded.
@@ -105,7 +106,8 @@ class Weights {
     bool all_block_matrices(const std::function<bool(ggml_type)>& suit) const;
 
     const WeightMemory& memory() const { return memory_; }
-    // How many matrices were repacked, by the buffer type that did it; empty when none were.
+    // How many matrices were repacked, by the buffer type that did it, or are multiplied in tiles
+    // where they lie; empty when none are.
     // Results of other layouts differ in their last bits.
     const std::string& layout() const { return layout_; }
 
@@ -135,6 +137,7 @@ class Weights {
     void place_by_block(const std::vector<const Bound*>& group);
     void widen_block(int block);
     bool widen_where_needed();
+    bool suits_tiles(const Bound& bound) const;
     std::map<ggml_backend_buffer_type_t, std::vector<const Bound*>> choose_repacked() const;
     bool try_map(const Bound& bound);
     void place(const std::vector<const Bound*>& group, ggml_backend_buffer_type_t type,

@@ -129,11 +129,11 @@ TEST_CASE("a marked matrix is known as repacked, and in which layout") {
     const ggml_context_ptr context(ggml_init(
         {.mem_size = 2 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
     ggml_tensor* w = ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, 64, 64);
-    CHECK(cpu::suits_repacking(w) == (cpu::has_amx() || cpu::has_matrix_tiles()));
+    CHECK(cpu::suits_repacking(w) == cpu::has_amx());
     CHECK(!cpu::is_repacked(w));
     if (cpu::suits_repacking(w)) {
         cpu::mark_repacked(w);
         CHECK(cpu::is_repacked(w));
-        CHECK(std::string(cpu::layout_name(w)) == (cpu::has_amx() ? "AMX tiles" : "Q8_0 tiles"));
+        CHECK(std::string(cpu::layout_name(w)) == "AMX tiles");
     }
 }

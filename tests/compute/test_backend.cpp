@@ -1,6 +1,7 @@
 // Devices, and ggml's log messages.
 #include "compute/backend.hpp"
 
+#include "compute/cpu/matrix_tiles.hpp"
 #include "compute/devices/kinds.hpp"
 #include "compute/graph.hpp"
 
@@ -76,7 +77,7 @@ TEST_CASE("the CPU is asked what it can do") {
     CHECK(backend.is_cpu());
     const DeviceAbilities& abilities = backend.device().abilities();
     CHECK(abilities.operations == Operations::cpu);
-    CHECK(abilities.multiplies_bf16 == (ggml_cpu_has_avx2() != 0));
+    CHECK(abilities.multiplies_bf16 == (ggml_cpu_has_avx2() != 0 || cpu::has_matrix_tiles()));
     CHECK(abilities.takes_parallel_writes);
     CHECK(abilities.fails_softly);
     CHECK(backend.operations() == Operations::cpu);

@@ -1,6 +1,7 @@
 #include "checkpoints/checkpoint.hpp"
 #include "compute/cpu/amx_tiles.hpp"
 #include "compute/cpu/repacked.hpp"
+#include "compute/cpu/tile_linear.hpp"
 #include "compute/graph.hpp"
 #include "compute/ops/token_ops.hpp"
 #include "compute/weights.hpp"
@@ -126,10 +127,12 @@ TEST_CASE("matrices laid out for the CPU multiply as they did, and leave the fil
             ggml_tensor* matrix = weights.matrix("img_in.weight");
             weights.load();
             const auto fast = backend.repack_buffer_type(matrix);
+            const bool in_tiles = cpu::is_for_tiles(matrix);
+            CHECK(in_tiles == cpu::suits_tiles(matrix));
             const bool ours = cpu::is_repacked(matrix);
-            CHECK(ours == (repack && cpu::suits_repacking(matrix)));
+            CHECK(ours == (repack && !in_tiles && cpu::suits_repacking(matrix)));
             const bool repacked = ours || ggml_backend_buffer_get_type(matrix->buffer) == fast;
-            CHECK(repacked == (repack && fast != nullptr));
+            CHECK(repacked == (repack && !in_tiles && fast != nullptr));
             CHECK(weights.memory().own.host >= ggml_nbytes(matrix));
             Graph graph(backend, 16);
             ggml_tensor* x = graph.input_f32("x", {256, 5});

@@ -42,10 +42,13 @@ struct SmallModel {
     }
     bool repacks(const std::string& type) const {
         const Model model = open_model(files, "");
-        LoadOptions repacking = options;
-        repacking.type = type;
-        repacking.repack = true;
-        return !LoadedModel(model, repacking).text_encoder_layout().empty();
+        const auto layout = [&](bool repack) {
+            LoadOptions load = options;
+            load.type = type;
+            load.repack = repack;
+            return LoadedModel(model, load).text_encoder_layout();
+        };
+        return layout(true) != layout(false);
     }
 };
 

@@ -1,6 +1,7 @@
 #include "verify/layout_check.hpp"
 
 #include "compute/cpu/repacked.hpp"
+#include "compute/cpu/tile_linear.hpp"
 #include "compute/graph.hpp"
 #include "compute/ops/token_ops.hpp"
 #include "formats/tensor_type.hpp"
@@ -87,7 +88,7 @@ struct Operands {
 struct Layout {
     std::string name;
     ggml_backend_buffer_type_t memory;
-    bool own_tiles = false;
+    void (*mark)(ggml_tensor* matrix) = nullptr;  // for a multiply of ours
 };
 
 std::vector<Layout> layouts_of(const Backend& backend, const ggml_tensor* matrix) {
@@ -96,7 +97,10 @@ std::vector<Layout> layouts_of(const Backend& backend, const ggml_tensor* matrix
         layouts.push_back({ggml_backend_buft_name(memory), memory});
     }
     if (cpu::suits_repacking(matrix)) {
-        layouts.push_back({"own tiles", backend.cpu_buffer_type(), /*own_tiles=*/true});
+        layouts.push_back({"own layout", backend.cpu_buffer_type(), cpu::mark_repacked});
+    }
+    if (cpu::suits_tiles(matrix)) {
+        layouts.push_back({"BF16 tiles", backend.cpu_buffer_type(), cpu::mark_for_tiles});
     }
     return layouts;
 }
@@ -119,8 +123,10 @@ HostTensor multiply(const Backend& backend, const Operands& operands, const Layo
     const TensorBuffer buffer = backend.allocate(std::array{w.tensor}, layout.memory, "a matrix");
     buffer.set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     const auto blocks = std::span(operands.blocks).first(ggml_nbytes(w.tensor));
-    if (layout.own_tiles) {
-        cpu::mark_repacked(w.tensor);
+    if (layout.mark != nullptr) {
+        layout.mark(w.tensor);
+    }
+    if (cpu::is_repacked(w.tensor)) {
         cpu::repack(blocks, w.tensor);
     } else {
         ggml_backend_tensor_set(w.tensor, blocks.data(), 0, blocks.size());

@@ -137,6 +137,20 @@ void value_tile(const ValueTiles& m, const uint16_t* rows, const uint16_t* colum
     });
 }
 
+// A block of 2x2 as two of one row each.
+struct TwoRows {
+    float32x4_t upper, lower;
+
+    TwoRows(float32x4_t left, float32x4_t right)
+        : upper(vcombine_f32(vget_low_f32(left), vget_low_f32(right))),
+          lower(vcombine_f32(vget_high_f32(left), vget_high_f32(right))) {}
+
+    void store(float* to, int64_t stride, bool adds) const {
+        vst1q_f32(to, adds ? vaddq_f32(upper, vld1q_f32(to)) : upper);
+        vst1q_f32(to + stride, adds ? vaddq_f32(lower, vld1q_f32(to + stride)) : lower);
+    }
+};
+
 // 2^x for x <= 0 to 1e-4 of itself, a twentieth of what rounding to BF16 may change; 2^-126 for
 // all below -126.
 float32x4_t exp2_of(float32x4_t x) {
@@ -229,6 +243,16 @@ void multiply(const ValueTiles& m) {
     }
 }
 
+void multiply(const LinearTile& m) {
+    Tile<float32x4_t> sums;
+    sums.add(m.rows, m.columns, m.n_inner / kBf16Group);
+    sums.change([&](const auto& pair, int i) {
+        float* to = m.results + 2 * i * m.stride;
+        TwoRows(pair.c0, pair.c1).store(to, m.stride, m.adds);
+        TwoRows(pair.c2, pair.c3).store(to + 4, m.stride, m.adds);
+    });
+}
+
 void SoftmaxTile::add(const float* scores, int64_t n_panels, uint16_t* weights, float* factors) {
     BlockOfPairs most;
     for (size_t i = 0; i < most.size(); ++i) {
@@ -263,6 +287,8 @@ bool has_matrix_tiles() {
 void multiply(const ScoreTiles&) {}
 
 void multiply(const ValueTiles&) {}
+
+void multiply(const LinearTile&) {}
 
 void SoftmaxTile::add(const float*, int64_t, uint16_t*, float*) {}
 

@@ -1,9 +1,9 @@
-// The two matrix multiplies of attention for CPUs whose instructions multiply small matrices:
-// scores from pairs of 8-bit integers (smmla: 2x8 times 8x2), sums of values from BF16 (bfmmla: 2x4
-// times 4x2). They run at about seven and four times the speed of F32.
+// Matrix multiplies for CPUs whose instructions multiply small matrices: scores of attention from
+// pairs of 8-bit integers (smmla: 2x8 times 8x2), its sums of values, and rows times weights, from
+// BF16 (bfmmla: 2x4 times 4x2). They run at about seven and six times the speed of F32.
 //
 // Rows go in tiles of 10, columns in panels of 8; what an instruction takes of a row or column,
-// eight bytes, is contiguous. Results lie tile after tile, each in blocks of 2x2.
+// eight bytes, is contiguous. Results of attention lie tile after tile, each in blocks of 2x2.
 #pragma once
 
 #include <array>
@@ -71,6 +71,18 @@ struct ValueTiles {
 };
 
 void multiply(const ValueTiles& m);
+
+// Rows times columns of BF16 with results row after row (compute/cpu/tile_linear).
+struct LinearTile {
+    const uint16_t* rows;     // a tile [n_inner / 4][10][4]
+    const uint16_t* columns;  // a panel [n_inner / 4][8][4]
+    int64_t n_inner;
+    float* results;  // 10 rows of 8
+    int64_t stride;  // floats from row to row
+    bool adds;       // to what `results` holds
+};
+
+void multiply(const LinearTile& m);
 
 // The softmax of a tile's rows, whose scores arrive in blocks of keys. A score weighs 2 to the
 // power of scale * (score - the highest so far); what was summed up before a higher one came is

@@ -1,7 +1,6 @@
 #include "compute/cpu/repacked.hpp"
 
 #include "compute/cpu/amx_linear.hpp"
-#include "compute/cpu/q8_linear.hpp"
 
 #include <algorithm>
 #include <array>
@@ -17,8 +16,7 @@ struct Layout {
 };
 
 // `extra` of a repacked matrix points to its layout. The first that suits is taken.
-const std::array kLayouts = {Layout{"AMX tiles", suits_amx, repack_amx, linear_amx},
-                             Layout{"Q8_0 tiles", suits_q8_tiles, repack_q8, linear_q8}};
+const std::array kLayouts = {Layout{"AMX tiles", suits_amx, repack_amx, linear_amx}};
 
 // Null when it has none of them.
 const Layout* layout_of(const ggml_tensor* matrix) {

@@ -1,5 +1,4 @@
-// Matrices that we repack ourselves for the instructions of this CPU: as q8_linear or amx_linear
-// have them.
+// Matrices that we repack ourselves for the instructions of this CPU: as amx_linear has them.
 #pragma once
 
 #include "compute/graph.hpp"

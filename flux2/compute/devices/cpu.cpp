@@ -1,4 +1,5 @@
 // The CPU, with functions of ours for nodes (compute/cpu).
+#include "compute/cpu/matrix_tiles.hpp"
 #include "compute/devices/kinds.hpp"
 
 #include <ggml-cpu.h>
@@ -59,15 +60,15 @@ std::unique_ptr<Device> make_cpu_device(ggml_backend_dev_t device) {
     if (ggml_backend_dev_type(device) != GGML_BACKEND_DEVICE_TYPE_CPU) {
         return nullptr;
     }
-    return std::make_unique<CpuDevice>(device,
-                                       DeviceAbilities{
-                                           .operations = Operations::cpu,
-                                           // On CPUs other than x86 ggml has only plain code for
-                                           // BF16, twenty times slower than for F16.
-                                           .multiplies_bf16 = ggml_cpu_has_avx2() != 0,
-                                           .takes_parallel_writes = true,
-                                           .fails_softly = true,
-                                       });
+    return std::make_unique<CpuDevice>(
+        device, DeviceAbilities{
+                    .operations = Operations::cpu,
+                    // On CPUs other than x86 ggml has only plain code for
+                    // BF16, twenty times slower than for F16.
+                    .multiplies_bf16 = ggml_cpu_has_avx2() != 0 || cpu::has_matrix_tiles(),
+                    .takes_parallel_writes = true,
+                    .fails_softly = true,
+                });
 }
 
 }  // namespace flux2

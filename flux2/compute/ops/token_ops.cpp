@@ -5,6 +5,7 @@
 #include "compute/cpu/low_rank.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
 #include "compute/cpu/repacked.hpp"
+#include "compute/cpu/tile_linear.hpp"
 #include "compute/cpu/token_ops.hpp"
 #include "compute/plain/put_node.hpp"
 #include "compute/plain/token_nodes.hpp"
@@ -225,6 +226,9 @@ ggml_tensor* multiply(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
     }
     if (cpu::is_repacked(w)) {
         return as_type(g, cpu::linear_repacked(g, w, as_type(g, x, GGML_TYPE_F32)), to);
+    }
+    if (cpu::is_for_tiles(w)) {
+        return as_type(g, cpu::linear_in_tiles(g, w, as_type(g, x, GGML_TYPE_F32)), to);
     }
     ggml_tensor* y = ggml_mul_mat(g, w, as_type(g, x, GGML_TYPE_F32));
     // Sums in F32: residual streams of these models leave the range of F16.

@@ -1,0 +1,175 @@
+#include "base/random.hpp"
+#include "compute/cpu/matrix_tiles.hpp"
+#include "compute/cpu/repacked.hpp"
+#include "compute/cpu/tile_linear.hpp"
+#include "compute/plain/token_nodes.hpp"
+#include "formats/tensor_type.hpp"
+
+#include <doctest/doctest.h>
+#include <ggml.h>
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+using namespace flux2;
+
+namespace {
+
+struct Case {
+    TensorType type;
+    int64_t in, out, n;
+    float size = 1;
+};
+
+std::vector<float> random_values(int64_t n, uint64_t seed) {
+    std::vector<float> values =
+        draw_normal(Generator::cpu_f32, seed, static_cast<size_t>((n + 15) / 16 * 16));
+    values.resize(static_cast<size_t>(n));
+    return values;
+}
+
+// The same float with 8 bits of precision, as BF16 has.
+double to_8_bits(double x) {
+    int exponent = 0;
+    const double fraction = std::frexp(x, &exponent);
+    return std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8);
+}
+
+// What the tiles multiply instead of a value.
+double rounded(float value, TensorType type) {
+    const auto x = static_cast<double>(value);
+    const double first = to_8_bits(x);
+    return type == TensorType::f16 ? first + to_8_bits(x - first) : first;
+}
+
+struct Matrix {
+    std::vector<std::byte> blocks;
+    std::vector<float> values;
+
+    explicit Matrix(const Case& c)
+        : blocks(data_bytes(c.type, c.in * c.out)), values(static_cast<size_t>(c.in * c.out)) {
+        from_f32(c.type, random_values(c.in * c.out, 1), c.in, blocks);
+        to_f32(c.type, blocks, values);
+    }
+};
+
+std::vector<float> compute(const Case& c, const Matrix& matrix, const std::vector<float>& x,
+                           int n_threads) {
+    const Backend backend("CPU", n_threads);
+    const ggml_context_ptr context(ggml_init(
+        {.mem_size = 2 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+    ggml_tensor* w = ggml_new_tensor_2d(context.get(), static_cast<ggml_type>(c.type), c.in, c.out);
+    REQUIRE(cpu::suits_tiles(w));
+    const TensorBuffer buffer = backend.allocate(std::array{w}, backend.cpu_buffer_type(), "w");
+    ggml_backend_tensor_set(w, matrix.blocks.data(), 0, matrix.blocks.size());
+    Graph g(backend, 16);
+    // Rows with gaps between them, as in a joint projection.
+    ggml_tensor* wide = g.input_f32("x", {2 * c.in, c.n});
+    ggml_tensor* view =
+        ggml_view_2d(g, wide, c.in, c.n, wide->nb[1], static_cast<size_t>(c.in) * sizeof(float));
+    ggml_tensor* y = cpu::linear_in_tiles(g, w, view);
+    CHECK(operation_of(y) == &own::kLinear);
+    CHECK(y->src[0] == w);
+    g.finish(y);
+    std::vector<float> gaps;
+    for (int64_t i = 0; i < c.n; ++i) {
+        gaps.insert(gaps.end(), static_cast<size_t>(c.in), 1e9f);
+        gaps.insert(gaps.end(), x.begin() + i * c.in, x.begin() + (i + 1) * c.in);
+    }
+    g.set(wide, std::span<const float>(gaps));
+    g.compute();
+    return g.read(y).data;
+}
+
+// The error of the product of the values as they are rounded, and of that of the values themselves.
+struct Errors {
+    double of_rounded, of_exact;
+};
+
+Errors errors_of(const Case& c, int n_threads) {
+    const Matrix matrix(c);
+    std::vector<float> x = random_values(c.in * c.n, 2);
+    for (float& value : x) {
+        value *= c.size;
+    }
+    const std::vector<float> y = compute(c, matrix, x, n_threads);
+    REQUIRE(static_cast<int64_t>(y.size()) == c.out * c.n);
+    double of_rounded = 0, of_exact = 0, size = 0;
+    for (int64_t row = 0; row < c.n; ++row) {
+        for (int64_t column = 0; column < c.out; ++column) {
+            double expected = 0, exact = 0;
+            for (int64_t i = 0; i < c.in; ++i) {
+                const float a = x[static_cast<size_t>(row * c.in + i)];
+                const float b = matrix.values[static_cast<size_t>(column * c.in + i)];
+                expected += rounded(a, c.type) * rounded(b, c.type);
+                exact += static_cast<double>(a) * static_cast<double>(b);
+            }
+            const auto found = static_cast<double>(y[static_cast<size_t>(row * c.out + column)]);
+            of_rounded += std::pow(found - expected, 2);
+            of_exact += std::pow(found - exact, 2);
+            size += exact * exact;
+        }
+    }
+    return {std::sqrt(of_rounded / size), std::sqrt(of_exact / size)};
+}
+
+void check_case(const Case& c, int n_threads) {
+    CAPTURE(type_name(c.type));
+    CAPTURE(c.in);
+    CAPTURE(c.out);
+    CAPTURE(c.n);
+    const Errors errors = errors_of(c, n_threads);
+    // Sums are F32, of F16 without the product of the second parts: 2^-16 of a product at most.
+    CHECK(errors.of_rounded < 1e-5);
+    // Either factor keeps 8 bits, in F16 matrices 16.
+    CHECK(errors.of_exact < (c.type == TensorType::f16 ? 1e-5 : 3e-3));
+}
+
+}  // namespace
+
+TEST_CASE("a product in BF16 tiles is that of the values rounded to BF16") {
+    if (!cpu::has_matrix_tiles()) {
+        return;
+    }
+    for (const TensorType type : matrix_types()) {
+        if (type != TensorType::f32 && converts_from_f32(type)) {
+            check_case({.type = type, .in = 512, .out = 24, .n = 17}, 2);
+        }
+    }
+    for (const int n_threads : {1, 2, 3}) {
+        check_case({.type = TensorType::bf16, .in = 64, .out = 24, .n = 17}, n_threads);
+        check_case({.type = TensorType::f16, .in = 40, .out = 200, .n = 8}, n_threads);
+    }
+    check_case({.type = TensorType::bf16, .in = 8, .out = 8, .n = 1}, 2);
+    // More than is multiplied at once.
+    for (const TensorType type :
+         {TensorType::bf16, TensorType::f16, TensorType::q8_0, TensorType::q4_k}) {
+        check_case({.type = type, .in = 3328, .out = 72, .n = 10}, 1);
+        check_case({.type = type, .in = 1792, .out = 16, .n = 23}, 2);
+        check_case({.type = type, .in = 256, .out = 40, .n = 7, .size = 1e6f}, 2);
+    }
+}
+
+TEST_CASE("rows of zeros give zeros") {
+    if (!cpu::has_matrix_tiles()) {
+        return;
+    }
+    const Case c = {.type = TensorType::q8_0, .in = 64, .out = 8, .n = 3};
+    CHECK(compute(c, Matrix(c), std::vector<float>(64 * 3), /*n_threads=*/1) ==
+          std::vector<float>(8 * 3));
+}
+
+TEST_CASE("matrices in F32 and of other sizes are left to ggml; others are marked") {
+    const ggml_context_ptr context(ggml_init(
+        {.mem_size = 4 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+    CHECK(!cpu::suits_tiles(ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, 64, 64)));
+    CHECK(!cpu::suits_tiles(ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, 64, 12)));
+    CHECK(!cpu::suits_tiles(ggml_new_tensor_2d(context.get(), GGML_TYPE_BF16, 12, 64)));
+    ggml_tensor* w = ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, 64, 64);
+    CHECK(cpu::suits_tiles(w) == cpu::has_matrix_tiles());
+    CHECK(!cpu::is_for_tiles(w));
+    cpu::mark_for_tiles(w);
+    CHECK(cpu::is_for_tiles(w));
+    CHECK(!cpu::is_repacked(w));
+}
