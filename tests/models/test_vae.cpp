@@ -1,7 +1,6 @@
 // What the recordings do not show: the small constant under the root of the latent statistics; and
 // decoders narrower than their encoder.
 #include "checkpoints/inventory.hpp"
-#include "compute/cpu/amx_tiles.hpp"
 #include "models/vae.hpp"
 #include "support/plain_pictures.hpp"
 #include "support/support.hpp"
@@ -196,8 +195,7 @@ TEST_CASE("a small decoder gives the plain computation's picture, by both names 
             Vae vae(backend, read_vae_sizes(checkpoint), checkpoint, {.type = TensorType::f32});
             CHECK(vae.sizes().decoder_widths == std::array<int64_t, 4>{96, 192, 384, 384});
             // F32 over some forty layers.
-            CHECK(largest_difference(expected, vae.decode(latents)) <
-                  (cpu::has_amx() ? 4e-4 : 1e-4));
+            CHECK(largest_difference(expected, vae.decode(latents)) < 1e-4);
         }
     }
 }
@@ -280,17 +278,15 @@ TEST_CASE("pictures computed in bands equal those computed as a whole, in less m
     const HostTensor encoded = vae.encode(pixels);
     const uint64_t whole_encode = vae.compute_memory().host;
     const HostTensor decoded = vae.decode(latents);
-    // Bands begin at other rows than tiles of a whole map, and so are rounded otherwise.
-    const double limit = cpu::has_amx() ? 2e-4 : 1e-5;
     // Rows of the encoder's maps; the decoder's are three to six times as wide.
     for (const int64_t rows : {3, 8}) {
         for (const MapMemory memory : kBands) {
             CAPTURE(static_cast<int>(memory));
             CAPTURE(rows);
             vae.set_map_memory(memory, 32 * 32 * rows);
-            CHECK(difference(encoded, vae.encode(pixels)) < limit);
+            CHECK(difference(encoded, vae.encode(pixels)) < 1e-5);
             CHECK(vae.compute_memory().host < whole_encode);
-            CHECK(difference(decoded, vae.decode(latents)) < limit);
+            CHECK(difference(decoded, vae.decode(latents)) < 1e-5);
         }
     }
     vae.set_map_memory(MapMemory::whole);

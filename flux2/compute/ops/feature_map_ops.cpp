@@ -68,10 +68,12 @@ ggml_tensor* stock_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tens
 
 // ---- On CPUs; feature maps are [channels, w, h] ----
 
+// In F32 where the filters are.
 ggml_tensor* cpu_conv_3x3(Graph& g, const Conv& w, ggml_tensor* x, ggml_tensor* skip,
                           int32_t scale) {
-    return cpu::has_amx() ? cpu::winograd_conv_amx(g, w.weight, w.bias, x, skip, scale)
-                          : cpu::winograd_conv(g, w.weight, w.bias, x, skip, scale);
+    return cpu::has_amx() && w.weight->type != GGML_TYPE_F32
+               ? cpu::winograd_conv_amx(g, w.weight, w.bias, x, skip, scale)
+               : cpu::winograd_conv(g, w.weight, w.bias, x, skip, scale);
 }
 
 ggml_tensor* cpu_conv(Graph& g, const Conv& w, ggml_tensor* x, ggml_tensor* skip = nullptr) {
