@@ -33,8 +33,8 @@ ggml_tensor* linear(Graph& g, ggml_tensor* w, ggml_tensor* x, const NodeForm& fo
 ggml_tensor* linear_with_columns(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_tensor* down,
                                  const NodeForm& form);
 
-// A matrix w [in, out] of another type as BF16, with the columns of `after` [n, out] in BF16 behind its
-// own unless that is null: [in + n, out]. Sources w, after
+// A matrix w [in, out] of another type as BF16, with the columns of `after` [n, out] in BF16 behind
+// its own unless that is null: [in + n, out]. Sources w, after
 extern const OwnOperation kUnpack;
 ggml_tensor* unpack(Graph& g, ggml_tensor* w, ggml_tensor* after);
 // Quantised types that kernels unpack; those of F32 and F16 matrices they take as well.
