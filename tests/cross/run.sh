@@ -66,16 +66,18 @@ run_one() { # CPU LEVEL ARGUMENTS...
 export -f run_one
 export cpu build
 
-runs=()
+# The longest runs come first, so that none of them is left alone at the end.
+all_operations=()
+replays=()
 for level in "${levels[@]}"; do
     read -r name cpus options <<< "$level"
     # shellcheck disable=SC2086  # the options are a list
     build_level "$name" $options
     for as in ${cpus//,/ }; do
-        runs+=("$as $name --ops")
+        all_operations+=("$as $name --ops")
         for type in F32 Q8_0 Q4_0 Q4_K; do
-            runs+=("$as $name --replay $native/fixtures/tiny/golden-t2i.safetensors --steps 1 -m $root/models/tiny --type $type")
+            replays+=("$as $name --replay $native/fixtures/tiny/golden-t2i.safetensors --steps 1 -m $root/models/tiny --type $type")
         done
     done
 done
-printf '%s\n' "${runs[@]}" | xargs -P "$(nproc)" -I{} bash -c 'run_one {}'
+printf '%s\n' "${all_operations[@]}" "${replays[@]}" | xargs -P "$(nproc)" -I{} bash -c 'run_one {}'

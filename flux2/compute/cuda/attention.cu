@@ -126,27 +126,6 @@ __device__ void weigh(Rows<kHead>& rows) {
     }
 }
 
-// out += weights v
-template <int kHead>
-__device__ void add_values(Rows<kHead>& rows, uint32_t values) {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int k = 0; k < kKeys / 16; ++k) {
-        const float(&left)[4] = rows.scores[2 * k];
-        const float(&right)[4] = rows.scores[2 * k + 1];
-        const uint32_t a[4] = {pack(left[0], left[1]), pack(left[2], left[3]),
-                               pack(right[0], right[1]), pack(right[2], right[3])};
-#pragma unroll
-        for (int n = 0; n < kHead / 8; n += 2) {
-            uint32_t b[4];
-            const int row = 16 * k + lane / 8 % 2 * 8 + lane % 8;
-            load_matrices_transposed(b, values + place<kHead>(row, n + lane / 16));
-            multiply_add_bf16(rows.out[n], a, b[0], b[1]);
-            multiply_add_bf16(rows.out[n + 1], a, b[2], b[3]);
-        }
-    }
-}
-
 template <int kHead>
 __device__ void store(const Rows<kHead>& rows, const AttentionArgs& args, const QueryTile& tile,
                       int row, int head) {
@@ -221,7 +200,7 @@ __global__ void __launch_bounds__(kThreads) attend(const __grid_constant__ Atten
         adjust(rows, args, tile, row, keys.first_key + key,
                min(kKeys, (own ? keys.n_own : args.kept.n) - key));
         weigh(rows);
-        add_values(rows, at + kTileBytes);
+        add_rows<kHead, kKeys>(rows.out, rows.scores, at + kTileBytes);
         __syncthreads();
     }
     store(rows, args, tile, row, head);

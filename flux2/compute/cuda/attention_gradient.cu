@@ -19,11 +19,6 @@ constexpr int kOthers = 32;        // tokens of a tile of the others
 constexpr int kStages = 2;
 static_assert(kGradientRows % kOwn == 0 && kGradientRows % kOthers == 0);
 
-// Thread t of a warp has rows t / 4 and t / 4 + 8 of the warp's sixteen, and of every eight columns
-// the two from 2 * (t % 4) on.
-template <int kColumns>
-using Sums = float[kColumns / 8][4];
-
 // Sixteen rows of the block's own tile times those of another, over the values of a head.
 template <int kHead>
 __device__ void multiply_heads(Sums<kOthers>& sums, uint32_t own, uint32_t others) {
@@ -47,27 +42,6 @@ __device__ void multiply_heads(Sums<kOthers>& sums, uint32_t own, uint32_t other
             load_matrices(b, others + place<kHead>(8 * n + lane % 8, 2 * k + lane / 8));
             multiply_add_bf16(sums[n], a[0], b[0], b[1]);
             multiply_add_bf16(sums[n], a[1], b[2], b[3]);
-        }
-    }
-}
-
-// sums += factors times the rows of a tile
-template <int kHead>
-__device__ void add_rows(Sums<kHead>& sums, const Sums<kOthers>& factors, uint32_t others) {
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int k = 0; k < kOthers / 16; ++k) {
-        const float(&left)[4] = factors[2 * k];
-        const float(&right)[4] = factors[2 * k + 1];
-        const uint32_t a[4] = {pack(left[0], left[1]), pack(left[2], left[3]),
-                               pack(right[0], right[1]), pack(right[2], right[3])};
-#pragma unroll
-        for (int n = 0; n < kHead / 8; n += 2) {
-            uint32_t b[4];
-            const int row = 16 * k + lane / 8 % 2 * 8 + lane % 8;
-            load_matrices_transposed(b, others + place<kHead>(row, n + lane / 16));
-            multiply_add_bf16(sums[n], a, b[0], b[1]);
-            multiply_add_bf16(sums[n + 1], a, b[2], b[3]);
         }
     }
 }
@@ -172,9 +146,9 @@ __global__ void __launch_bounds__(kThreads)
                 d_scores[n][j] = weights[n][j] * (d_scores[n][j] - query.y);
             }
         }
-        add_rows<kHead>(scored_sums, d_scores, shared_address(stage.scored));
+        add_rows<kHead, kOthers>(scored_sums, d_scores, shared_address(stage.scored));
         if constexpr (kOfKeys) {
-            add_rows<kHead>(weighed_sums, weights, shared_address(stage.weighed));
+            add_rows<kHead, kOthers>(weighed_sums, weights, shared_address(stage.weighed));
         }
         __syncthreads();
     }
@@ -189,17 +163,11 @@ __global__ void __launch_bounds__(kThreads)
 template <int kHead, bool kOfKeys>
 cudaError_t launch(const AttentionGradientArgs& args, cudaStream_t stream) {
     constexpr int kBytes = sizeof(Shared<kHead>);
-    cudaError_t status = cudaFuncSetAttribute(gradient<kHead, kOfKeys>,
-                                              cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-    if (status == cudaSuccess) {
-        status = make_gradient_rows(args, stream);
-    }
+    const cudaError_t status = prepare_gradient(gradient<kHead, kOfKeys>, kBytes, args, stream);
     if (status != cudaSuccess) {
         return status;
     }
-    const dim3 grid(static_cast<unsigned>((args.n + kOwn - 1) / kOwn),
-                    static_cast<unsigned>(args.n_head));
-    gradient<kHead, kOfKeys><<<grid, kThreads, kBytes, stream>>>(args);
+    gradient<kHead, kOfKeys><<<gradient_grid(args, kOwn), kThreads, kBytes, stream>>>(args);
     return cudaGetLastError();
 }
 

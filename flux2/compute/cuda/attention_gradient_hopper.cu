@@ -115,11 +115,7 @@ __device__ void store(const float (&sums)[64], __nv_bfloat16* to, int64_t stride
 
 // 64 tokens of a head from `token` on; tokens beyond the last one become zeros.
 __device__ void fetch(void* to, const CUtensorMap& map, int head, int token, uint64_t& barrier) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        copy_box(shared_address(to) + half * kHalfBytes, map, half * kHalf, head, token,
-                 shared_address(&barrier));
-    }
+    copy_halves(shared_address(to), kHalfBytes, map, head, token, shared_address(&barrier));
 }
 
 __device__ void wait(uint64_t& barrier, uint32_t parity) {
@@ -336,17 +332,11 @@ cudaError_t launch(const AttentionGradientArgs& args, cudaStream_t stream) {
         return cudaErrorInvalidValue;
     }
     constexpr int kBytes = sizeof(Shared) + 1024;
-    cudaError_t status = cudaFuncSetAttribute(gradient<kOfKeys>,
-                                              cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-    if (status == cudaSuccess) {
-        status = make_gradient_rows(args, stream);
-    }
+    const cudaError_t status = prepare_gradient(gradient<kOfKeys>, kBytes, args, stream);
     if (status != cudaSuccess) {
         return status;
     }
-    const dim3 grid(static_cast<unsigned>((args.n + kOwn - 1) / kOwn),
-                    static_cast<unsigned>(args.n_head));
-    gradient<kOfKeys><<<grid, kThreads, kBytes, stream>>>(args, maps);
+    gradient<kOfKeys><<<gradient_grid(args, kOwn), kThreads, kBytes, stream>>>(args, maps);
     return cudaGetLastError();
 }
 

@@ -176,11 +176,7 @@ __device__ void store(const Rows& rows, const AttentionArgs& args, const QueryTi
 // 128 tokens of a head from `token` on; tokens beyond the last one become zeros.
 __device__ void fetch(void* to, const CUtensorMap& map, int head, int token, uint64_t& barrier) {
     barrier_expect(shared_address(&barrier), kTileBytes);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        copy_box(shared_address(to) + half * kHalfBytes, map, half * kHalf, head, token,
-                 shared_address(&barrier));
-    }
+    copy_halves(shared_address(to), kHalfBytes, map, head, token, shared_address(&barrier));
 }
 
 __device__ void wait(uint64_t& barrier, uint32_t parity) {

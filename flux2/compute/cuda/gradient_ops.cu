@@ -7,7 +7,7 @@ namespace {
 
 using Bf16 = __nv_bfloat16;
 
-constexpr int kThreads = 256;
+constexpr int kThreads = kRowThreads;
 
 unsigned blocks_for(int64_t n_threads) {
     return static_cast<unsigned>((n_threads + kThreads - 1) / kThreads);
@@ -15,22 +15,9 @@ unsigned blocks_for(int64_t n_threads) {
 
 // ---- Value by value: four of a row a thread ----
 
-struct Place {
-    int64_t token;
-    int column;
-};
-
-__device__ Place place() {
-    return {blockIdx.x, static_cast<int>((blockIdx.y * kThreads + threadIdx.x) * 4)};
-}
-
-dim3 grid(int n, int width) {
-    return dim3(static_cast<unsigned>(n), blocks_for(width / 4));
-}
-
 __global__ void __launch_bounds__(kThreads)
     scale_kernel(const __grid_constant__ ScaleRowsArgs args) {
-    const auto [token, column] = place();
+    const auto [token, column] = row_place();
     if (column < args.width) {
         store_four<Bf16>(args.y, token * args.y_stride + column,
                          load_four<float>(args.x, token * args.x_stride + column) *
@@ -40,7 +27,7 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads)
     swiglu_gradient_kernel(const __grid_constant__ SwigluGradientArgs args) {
-    const auto [token, column] = place();
+    const auto [token, column] = row_place();
     if (column >= args.width) {
         return;
     }
@@ -157,7 +144,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 cudaError_t scale_rows(const ScaleRowsArgs& args, cudaStream_t stream) {
-    scale_kernel<<<grid(args.n, args.width), kThreads, 0, stream>>>(args);
+    scale_kernel<<<row_grid(args.n, args.width), kThreads, 0, stream>>>(args);
     return cudaGetLastError();
 }
 
@@ -175,7 +162,7 @@ cudaError_t modulate_gradient(const ModulateGradientArgs& args, cudaStream_t str
 }
 
 cudaError_t swiglu_gradient(const SwigluGradientArgs& args, cudaStream_t stream) {
-    swiglu_gradient_kernel<<<grid(args.n, args.width), kThreads, 0, stream>>>(args);
+    swiglu_gradient_kernel<<<row_grid(args.n, args.width), kThreads, 0, stream>>>(args);
     return cudaGetLastError();
 }
 

@@ -19,4 +19,19 @@ __host__ __device__ inline int padded_rows(int64_t n) {
 // Fills args.rows [n_head][padded n].
 cudaError_t make_gradient_rows(const AttentionGradientArgs& args, cudaStream_t stream);
 
+// What comes before a kernel: these rows, and this much shared memory for it.
+template <typename Kernel>
+cudaError_t prepare_gradient(Kernel kernel, int n_shared_bytes, const AttentionGradientArgs& args,
+                             cudaStream_t stream) {
+    const cudaError_t status =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, n_shared_bytes);
+    return status == cudaSuccess ? make_gradient_rows(args, stream) : status;
+}
+
+// A block for some tokens of a head.
+inline dim3 gradient_grid(const AttentionGradientArgs& args, int n_tokens) {
+    return dim3(static_cast<unsigned>((args.n + n_tokens - 1) / n_tokens),
+                static_cast<unsigned>(args.n_head));
+}
+
 }  // namespace flux2::cuda

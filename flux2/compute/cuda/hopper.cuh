@@ -53,6 +53,15 @@ __device__ inline void copy_box(uint32_t to, const CUtensorMap& map, int x, int 
         : "memory");
 }
 
+// Boxes of 64 values, those of the first and of the second half of a head, one after the other.
+__device__ inline void copy_halves(uint32_t to, uint32_t half_bytes, const CUtensorMap& map,
+                                   int head, int token, uint32_t barrier) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        copy_box(to + half * half_bytes, map, half * 64, head, token, barrier);
+    }
+}
+
 // n_bytes of global memory -> shared memory; all multiples of 16.
 __device__ inline void copy_bytes(uint32_t to, const void* from, int n_bytes, uint32_t barrier) {
     asm volatile(

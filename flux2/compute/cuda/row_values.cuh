@@ -59,6 +59,23 @@ __device__ inline float total(const float4& a) {
     return a.x + a.y + a.z + a.w;
 }
 
+// Kernels value by value: a thread has four values of a row; blocks are rows by parts of a row.
+constexpr int kRowThreads = 256;
+
+struct RowPlace {
+    int64_t token;
+    int column;
+};
+
+__device__ inline RowPlace row_place() {
+    return {blockIdx.x, static_cast<int>((blockIdx.y * kRowThreads + threadIdx.x) * 4)};
+}
+
+inline dim3 row_grid(int n, int width) {
+    return dim3(static_cast<unsigned>(n),
+                static_cast<unsigned>((width / 4 + kRowThreads - 1) / kRowThreads));
+}
+
 // Kernels with a block for a token, whose values stay in registers.
 constexpr int kNormThreads = 256;
 constexpr int kMaxFours = 8;  // of a thread, so rows of at most 8192

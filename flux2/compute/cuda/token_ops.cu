@@ -103,26 +103,11 @@ cudaError_t launch_norm(const NormArgs& args, const Gate& gate, bool in_bf16, cu
 
 // ---- Value by value ----
 
-constexpr int kThreads = 256;
-
-// A thread has four values of a row; blocks are rows by parts of a row.
-struct Place {
-    int64_t token;
-    int column;
-};
-
-__device__ Place place() {
-    return {blockIdx.x, static_cast<int>((blockIdx.y * kThreads + threadIdx.x) * 4)};
-}
-
-dim3 grid(int n, int width) {
-    return dim3(static_cast<unsigned>(n),
-                static_cast<unsigned>((width / 4 + kThreads - 1) / kThreads));
-}
+constexpr int kThreads = kRowThreads;
 
 template <typename In>
 __global__ void __launch_bounds__(kThreads) gate_kernel(const __grid_constant__ GateArgs args) {
-    const auto [token, column] = place();
+    const auto [token, column] = row_place();
     if (column >= args.width) {
         return;
     }
@@ -131,7 +116,7 @@ __global__ void __launch_bounds__(kThreads) gate_kernel(const __grid_constant__ 
 
 template <typename In, typename Out>
 __global__ void __launch_bounds__(kThreads) swiglu_kernel(const __grid_constant__ SwigluArgs args) {
-    const auto [token, column] = place();
+    const auto [token, column] = row_place();
     const int64_t to = token * args.y.stride + column;
     if (column < args.before_width) {
         store_four<Out>(args.y.data, to,
@@ -241,9 +226,9 @@ cudaError_t add_gated_and_norm(const GateArgs& gate, const NormArgs& args, cudaS
 
 cudaError_t add_gated(const GateArgs& args, cudaStream_t stream) {
     if (args.branch.bf16) {
-        gate_kernel<__nv_bfloat16><<<grid(args.n, args.width), kThreads, 0, stream>>>(args);
+        gate_kernel<__nv_bfloat16><<<row_grid(args.n, args.width), kThreads, 0, stream>>>(args);
     } else {
-        gate_kernel<float><<<grid(args.n, args.width), kThreads, 0, stream>>>(args);
+        gate_kernel<float><<<row_grid(args.n, args.width), kThreads, 0, stream>>>(args);
     }
     return cudaGetLastError();
 }
@@ -251,7 +236,7 @@ cudaError_t add_gated(const GateArgs& args, cudaStream_t stream) {
 cudaError_t swiglu(const SwigluArgs& args, cudaStream_t stream) {
     return with_types(args.gate.bf16, args.y.bf16, [&](auto in, auto out) {
         swiglu_kernel<decltype(in), decltype(out)>
-            <<<grid(args.n, args.before_width + args.width), kThreads, 0, stream>>>(args);
+            <<<row_grid(args.n, args.before_width + args.width), kThreads, 0, stream>>>(args);
         return cudaGetLastError();
     });
 }

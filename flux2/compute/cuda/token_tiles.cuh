@@ -35,4 +35,30 @@ __device__ inline uint32_t pack(float low, float high) {
     return reinterpret_cast<const uint32_t&>(both);
 }
 
+// Sixteen rows of a warp: thread t has rows t / 4 and t / 4 + 8, and of every eight columns the two
+// from 2 * (t % 4) on.
+template <int kColumns>
+using Sums = float[kColumns / 8][4];
+
+// sums += factors times the rows of a tile
+template <int kHead, int kRows>
+__device__ void add_rows(Sums<kHead>& sums, const Sums<kRows>& factors, uint32_t tile) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < kRows / 16; ++k) {
+        const float(&left)[4] = factors[2 * k];
+        const float(&right)[4] = factors[2 * k + 1];
+        const uint32_t a[4] = {pack(left[0], left[1]), pack(left[2], left[3]),
+                               pack(right[0], right[1]), pack(right[2], right[3])};
+#pragma unroll
+        for (int n = 0; n < kHead / 8; n += 2) {
+            uint32_t b[4];
+            const int row = 16 * k + lane / 8 % 2 * 8 + lane % 8;
+            load_matrices_transposed(b, tile + place<kHead>(row, n + lane / 16));
+            multiply_add_bf16(sums[n], a, b[0], b[1]);
+            multiply_add_bf16(sums[n + 1], a, b[2], b[3]);
+        }
+    }
+}
+
 }  // namespace flux2::cuda
