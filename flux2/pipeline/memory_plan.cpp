@@ -60,51 +60,6 @@ std::vector<double> times_of(const Job& job, Stage stage, size_t n_graphs) {
     }
 }
 
-void add_bytes(std::vector<DevicePeak>& devices, const std::string& device, uint64_t bytes) {
-    const auto found = std::find_if(devices.begin(), devices.end(),
-                                    [&](const DevicePeak& d) { return d.device == device; });
-    if (found != devices.end()) {
-        found->bytes += bytes;
-    } else if (bytes > 0) {
-        devices.push_back({device, bytes});
-    }
-}
-
-// Makes each at least as large as in `other`.
-void raise(std::vector<DevicePeak>& devices, const std::vector<DevicePeak>& other) {
-    for (const DevicePeak& peak : other) {
-        const auto found = std::find_if(devices.begin(), devices.end(), [&](const DevicePeak& d) {
-            return d.device == peak.device;
-        });
-        if (found == devices.end()) {
-            devices.push_back(peak);
-        } else {
-            found->bytes = std::max(found->bytes, peak.bytes);
-        }
-    }
-}
-
-uint64_t largest(const std::vector<DevicePeak>& devices) {
-    uint64_t bytes = 0;
-    for (const DevicePeak& device : devices) {
-        bytes = std::max(bytes, device.bytes);
-    }
-    return bytes;
-}
-
-// A device that has too little memory, or null.
-const DevicePeak* device_over(const MemoryPlan& plan, const MemoryLimits& limits) {
-    const auto found =
-        std::find_if(plan.devices.begin(), plan.devices.end(),
-                     [&](const DevicePeak& d) { return d.bytes > limits.of(d.device); });
-    return found == plan.devices.end() ? nullptr : &*found;
-}
-
-bool within(const std::vector<DevicePeak>& devices, const MemoryLimits& limits) {
-    return std::all_of(devices.begin(), devices.end(),
-                       [&](const DevicePeak& d) { return d.bytes <= limits.of(d.device); });
-}
-
 // "double 0-4, single 0-9"
 std::string name_blocks(const BlockRange& range, size_t n_double) {
     std::string text;
@@ -120,25 +75,10 @@ std::string name_blocks(const BlockRange& range, size_t n_double) {
     return text;
 }
 
-bool fits(const MemoryPlan& plan, const MemoryLimits& limits) {
-    return device_over(plan, limits) == nullptr && plan.host_peak <= limits.host;
-}
-
 }  // namespace
 
 std::string gigabytes(uint64_t bytes) {
     return concat(static_cast<double>(bytes / 10'000'000) / 100.0, " GB");
-}
-
-uint64_t usable_bytes(uint64_t free_bytes, const DeviceAbilities& device) {
-    constexpr uint64_t kReserve = 32;
-    return device.fails_softly ? free_bytes : free_bytes - free_bytes / kReserve;
-}
-
-uint64_t usable_ram_bytes(uint64_t free_bytes) {
-    constexpr uint64_t kReserve = 16;
-    constexpr uint64_t kLeast = 500'000'000;
-    return free_bytes - std::min(free_bytes, std::max(free_bytes / kReserve, kLeast));
 }
 
 MemoryPlanner::MemoryPlanner(const Model& model, const LoadOptions& options, uint64_t program_bytes)
@@ -266,7 +206,7 @@ MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement
         for (const BlockRange& range : transformer.block_ranges()) {
             add_bytes(now, range.backend->name(), range.weights.device + range.compute.device);
         }
-        raise(devices, now);
+        raise_to(devices, now);
         const int64_t n_ref = mode == ReferenceMode::cached ? 0 : shape.n_ref;
         GraphCost cost;
         cost.size = (shape.n_txt + shape.n_img + n_ref) * computed.n_pictures * computed.n_texts;
@@ -519,7 +459,7 @@ MemoryPlan MemoryPlanner::peaks_in_turn(const std::vector<PlannedStage>& stages)
             sum.host_peak += work.weights.own.host + work.graph.host + work.passing;
             sum.mapped_peak += work.weights.mapped;
         }
-        raise(plan.devices, sum.devices);
+        raise_to(plan.devices, sum.devices);
         plan.host_peak = std::max(plan.host_peak, sum.host_peak);
         plan.mapped_peak = std::max(plan.mapped_peak, sum.mapped_peak);
     }
@@ -538,7 +478,7 @@ MemoryPlan MemoryPlanner::peaks_together(const std::vector<PlannedStage>& stages
         for (const Work& work : stage.works) {
             const auto part = static_cast<size_t>(work.part);
             weights[part] = work.weights;
-            raise(devices[part], work.devices);
+            raise_to(devices[part], work.devices);
             graphs[part] = larger(graphs[part], work.graph);
             passing += work.passing;
         }

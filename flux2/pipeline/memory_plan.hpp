@@ -4,6 +4,7 @@
 #include <flux2/flux2.hpp>
 #include "compute/backend.hpp"
 #include "pipeline/loaded_model.hpp"
+#include "pipeline/memory_limits.hpp"
 #include "pipeline/model.hpp"
 #include "pipeline/request.hpp"
 #include "pipeline/time_forecast.hpp"
@@ -12,7 +13,6 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,27 +23,6 @@ namespace flux2 {
 
 // "1.25 GB"
 std::string gigabytes(uint64_t bytes);
-
-struct MemoryLimits {
-    uint64_t device = 0;  // for weights and computation; without effect on a CPU
-    uint64_t host = 0;
-    // Of the RAM that is free now: before they take more, autoencoders compute in bands.
-    uint64_t free_host = std::numeric_limits<uint64_t>::max();
-    // Of single devices by name, in place of `device`.
-    std::map<std::string, uint64_t> devices = {};
-
-    uint64_t of(const std::string& name) const {
-        const auto found = devices.find(name);
-        return found == devices.end() ? device : found->second;
-    }
-};
-
-// How much of a device's free memory a job may plan with: all of it where a lack of memory ends
-// with an error; elsewhere a 32nd stays free, since ggml would end the program.
-uint64_t usable_bytes(uint64_t free_bytes, const DeviceAbilities& device);
-// The same of free RAM: a 16th, and at least half a gigabyte, stays for what plans do not count and
-// for other programs.
-uint64_t usable_ram_bytes(uint64_t free_bytes);
 
 // Where the parts of a model go for a job, whether they stay loaded together, and what that takes.
 struct MemoryChoice {
@@ -62,9 +41,8 @@ class MemoryPlanner {
     MemoryPlanner(const Model& model, const LoadOptions& options, uint64_t program_bytes);
 
     // The fastest placement of each part that stays within the limits, with maps in bands where
-    // that is necessary. Parts that are
-    // to stay loaded but exceed a limit together are loaded in turn. The caller must check the
-    // limit of the host.
+    // that is necessary. Parts that are to stay loaded but exceed a limit together are loaded in
+    // turn. The caller must check the limit of the host.
     MemoryChoice choose(const Job& job, const MemoryLimits& limits);
 
     // The stages of a job with what was chosen.
