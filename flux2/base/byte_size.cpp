@@ -29,4 +29,8 @@ uint64_t parse_bytes(const std::string& name, const std::string& text, const cha
     return static_cast<uint64_t>(bytes);
 }
 
+std::string gigabytes(uint64_t bytes) {
+    return concat(static_cast<double>(bytes / 10'000'000) / 100.0, " GB");
+}
+
 }  // namespace flux2

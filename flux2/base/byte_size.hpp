@@ -10,4 +10,7 @@ namespace flux2 {
 // value of the option `name` is not a valid `what`.
 uint64_t parse_bytes(const std::string& name, const std::string& text, const char* what);
 
+// "1.25 GB", rounded down: of free memory never more than there is.
+std::string gigabytes(uint64_t bytes);
+
 }  // namespace flux2

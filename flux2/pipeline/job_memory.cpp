@@ -1,5 +1,6 @@
 #include "pipeline/job_memory.hpp"
 
+#include "base/byte_size.hpp"
 #include "base/check.hpp"
 #include "base/image_limits.hpp"
 #include "base/log.hpp"

@@ -1,5 +1,6 @@
 #include "pipeline/memory_plan.hpp"
 
+#include "base/byte_size.hpp"
 #include "base/check.hpp"
 #include "formats/tensor_type.hpp"
 
@@ -76,10 +77,6 @@ std::string name_blocks(const BlockRange& range, size_t n_double) {
 }
 
 }  // namespace
-
-std::string gigabytes(uint64_t bytes) {
-    return concat(static_cast<double>(bytes / 10'000'000) / 100.0, " GB");
-}
 
 MemoryPlanner::MemoryPlanner(const Model& model, const LoadOptions& options, uint64_t program_bytes)
     : model_(model),

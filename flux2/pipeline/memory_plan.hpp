@@ -21,9 +21,6 @@
 
 namespace flux2 {
 
-// "1.25 GB"
-std::string gigabytes(uint64_t bytes);
-
 // Where the parts of a model go for a job, whether they stay loaded together, and what that takes.
 struct MemoryChoice {
     Placements placement = {};

@@ -1,5 +1,6 @@
 #include "train/training_data.hpp"
 
+#include "base/byte_size.hpp"
 #include "base/check.hpp"
 #include "base/image_limits.hpp"
 #include "base/system.hpp"
@@ -20,10 +21,6 @@ namespace fs = std::filesystem;
 
 // What a cache of a training set may take on disk: some thousand pictures with captions.
 constexpr uint64_t kMostCacheBytes = 100'000'000'000;
-
-std::string gigabytes(uint64_t bytes) {
-    return concat(static_cast<double>(bytes / 10'000'000) / 100.0, " GB");
-}
 
 uint64_t bytes_of(const HostTensor& tensor) {
     return tensor.data.size() * sizeof(float);

@@ -40,6 +40,12 @@ TEST_CASE("numbers of bytes are read in powers of 1000") {
     }
 }
 
+TEST_CASE("gigabytes are shown with two digits, rounded down") {
+    CHECK(gigabytes(0) == "0 GB");
+    CHECK(gigabytes(1'259'999'999) == "1.25 GB");
+    CHECK(gigabytes(24'000'000'000) == "24 GB");
+}
+
 TEST_CASE("lists of numbers are read whole or refused") {
     CHECK(parse_floats("1,0.9,0.7,0") == std::vector<float>{1.0f, 0.9f, 0.7f, 0.0f});
     CHECK(parse_floats("0.5") == std::vector<float>{0.5f});
