@@ -76,6 +76,17 @@ const cutOff = (page) => page.evaluate(() => {
   return { scroll: document.documentElement.scrollWidth - width, over: over.map((element) => element.outerHTML.slice(0, 160)) }
 })
 
+// Opens a picture in full, then on the canvas with its list of keys; checks both.
+const checkViews = async (page, made, check) => {
+  await page.locator(`#grid [data-id="${made.id}"]`).click()
+  await dialog(page).waitFor()
+  await check('the full view')
+  await button(dialog(page), 'viewer.edit').click()
+  await page.locator('.editor-stage canvas').waitFor()
+  await page.locator('.editor-keys summary').click()
+  await check('the canvas')
+}
+
 test('everything fits into 360 pixels', async () => {
   const server = await sharedServer()
   const page = await openPage(server, { width: 360, height: 740, hasTouch: true, isMobile: true })
@@ -86,13 +97,7 @@ test('everything fits into 360 pixels', async () => {
   await fill(page, { prompt: 'a picture made on a phone with a prompt that needs more than one line' })
   const made = await makePicture(page, server)
   await check('with a picture')
-  await page.locator(`#grid [data-id="${made.id}"]`).click()
-  await dialog(page).waitFor()
-  await check('the full view')
-  await button(dialog(page), 'viewer.edit').click()
-  await page.locator('.editor-stage canvas').waitFor()
-  await page.locator('.editor-keys summary').click()
-  await check('the canvas')
+  await checkViews(page, made, check)
 })
 
 test('light and dark follow the system until one is chosen, which stays', async () => {
@@ -111,7 +116,7 @@ test('light and dark follow the system until one is chosen, which stays', async 
 // Serious and critical findings of axe.
 const findings = async (page) => {
   if (!(await page.evaluate(() => 'axe' in window))) {
-    // By the debugger's door, which the content security policy leaves open.
+    // Evaluated by the debugger, which the content security policy does not restrict.
     const { readFileSync } = await import('node:fs')
     await page.evaluate(readFileSync(kAxe, 'utf8'))
   }
@@ -135,13 +140,7 @@ for (const colorScheme of ['light', 'dark']) {
     await page.getByRole('combobox', { name: t('loras.choose') }).selectOption('blueprint-lora')
     const made = await makePicture(page, server)
     await check('the page with a picture, a reference and a LoRA')
-    await page.click(`#grid [data-id="${made.id}"]`)
-    await dialog(page).waitFor()
-    await check('the full view')
-    await button(dialog(page), 'viewer.edit').click()
-    await page.locator('.editor-stage canvas').waitFor()
-    await page.locator('.editor-keys summary').click()
-    await check('the canvas')
+    await checkViews(page, made, check)
     await drop(page, 'body', [kSource])
     await dialog(page).waitFor()
     await check('the question about a dropped picture')

@@ -1,9 +1,9 @@
-#include "base/random.hpp"
 #include "compute/cpu/amx_linear.hpp"
 #include "compute/cpu/amx_tiles.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
 #include "compute/cpu/repacked.hpp"
 #include "compute/plain/token_nodes.hpp"
+#include "support/values.hpp"
 
 #include <doctest/doctest.h>
 #include <ggml.h>
@@ -23,13 +23,6 @@ struct AmxCase {
     int64_t in, out, n;
 };
 
-std::vector<float> normal_values(int64_t n, uint64_t seed) {
-    std::vector<float> values =
-        draw_normal(Generator::cpu_f32, seed, static_cast<size_t>((n + 15) / 16 * 16));
-    values.resize(static_cast<size_t>(n));
-    return values;
-}
-
 double to_bf16_and_back(float x) {
     const uint32_t bits = uint32_t{cpu::to_bf16(x)} << 16;
     return static_cast<double>(std::bit_cast<float>(bits));
@@ -41,7 +34,7 @@ struct FileMatrix {
     std::vector<float> values;
 
     FileMatrix(const AmxCase& c, ggml_tensor* w) : rows(ggml_nbytes(w)) {
-        values = normal_values(c.in * c.out, 1);
+        values = test::normal_values(c.in * c.out, 1);
         ggml_quantize_chunk(c.type, values.data(), rows.data(), 0, c.out, c.in, nullptr);
         ggml_get_type_traits(c.type)->to_float(rows.data(), values.data(), c.in * c.out);
     }
@@ -67,7 +60,7 @@ void check_amx(const AmxCase& c, int n_threads) {
     ggml_tensor* y = cpu::linear_amx(g, w, x);
     CHECK(operation_of(y) == &own::kLinear);
     g.finish(y);
-    const std::vector<float> values = normal_values(2 * c.in * c.n, 2);
+    const std::vector<float> values = test::normal_values(2 * c.in * c.n, 2);
     g.set(wide, std::span<const float>(values));
     g.compute();
     const std::vector<float> found = g.read(y).data;

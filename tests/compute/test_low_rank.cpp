@@ -8,6 +8,7 @@
 #include "compute/plain/token_nodes.hpp"
 #include "compute/weights.hpp"
 #include "support/support.hpp"
+#include "support/values.hpp"
 
 #include <doctest/doctest.h>
 
@@ -43,16 +44,6 @@ std::vector<double> times(const std::vector<double>& a, const std::vector<float>
         }
     }
     return y;
-}
-
-double distance(const std::vector<float>& ours, const std::vector<double>& expected) {
-    REQUIRE(ours.size() == expected.size());
-    double difference = 0, size = 0;
-    for (size_t i = 0; i < ours.size(); ++i) {
-        difference += std::pow(static_cast<double>(ours[i]) - expected[i], 2);
-        size += std::pow(expected[i], 2);
-    }
-    return std::sqrt(difference / size);
 }
 
 // Sums of a few hundred products in F32.
@@ -94,7 +85,7 @@ TEST_CASE("a pair is added to a product by CPUs as by the plain form") {
             g.set(in_down, in_panels ? cpu::pack_panels(down, i64(s.in)) : down);
             g.set(in_up, in_panels ? cpu::pack_panels(up, i64(s.rank)) : up);
             g.compute();
-            CHECK(distance(g.read(sum).data, expected) < kRounding);
+            CHECK(test::distance(g.read(sum).data, expected) < kRounding);
         }
     }
 }
@@ -175,19 +166,19 @@ TEST_CASE("a LoRA runs beside its matrix, and another one takes its place") {
         Weights weights(backend, checkpoint, kTensors, options);
         ggml_tensor* w = weights.matrix("img_in.weight");
         weights.load();
-        CHECK(distance(multiplied(backend, weights, w, operations), expected_of(files, 0.5)) <
+        CHECK(test::distance(multiplied(backend, weights, w, operations), expected_of(files, 0.5)) <
               kRounding);
         const uint64_t with_one = weights.memory().own.host;
         REQUIRE(weights.try_set_adapters(files.set("lora.safetensors", -2.0f)));
-        CHECK(distance(multiplied(backend, weights, w, operations), expected_of(files, -2)) <
+        CHECK(test::distance(multiplied(backend, weights, w, operations), expected_of(files, -2)) <
               kRounding);
         CHECK(weights.memory().own.host == with_one);
         REQUIRE(weights.try_set_adapters(nullptr));
-        CHECK(distance(multiplied(backend, weights, w, operations), expected_of(files, 0)) <
+        CHECK(test::distance(multiplied(backend, weights, w, operations), expected_of(files, 0)) <
               kRounding);
         CHECK(weights.memory().own.host < with_one);
         CHECK_FALSE(weights.try_set_adapters(files.set("diff.safetensors", 1.0f)));
-        CHECK(distance(multiplied(backend, weights, w, operations), expected_of(files, 0)) <
+        CHECK(test::distance(multiplied(backend, weights, w, operations), expected_of(files, 0)) <
               kRounding);
     }
 }
@@ -212,7 +203,7 @@ TEST_CASE("a matrix that an adapter changes as a whole is held unquantised") {
     const std::vector<float> x = scattered(kIn * kTokens, 5);
     const std::vector<double> expected = times({x.begin(), x.end()}, changed, kIn);
     // Weights and inputs are rounded to eight or more bits.
-    CHECK(distance(multiplied(backend, weights, w, Operations::cpu), expected) < 5e-3);
+    CHECK(test::distance(multiplied(backend, weights, w, Operations::cpu), expected) < 5e-3);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <flux2/log.hpp>
 #include "base/file.hpp"
 #include "support/png_builder.hpp"
+#include "support/smooth_image.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -49,19 +50,6 @@ test::CaughtError refused(const Bytes& file) {
 }
 
 using Rgb = std::vector<uint8_t>;
-
-// Colours that change slowly, as in photographs.
-Image smooth_image(int width, int height) {
-    Image image{width, height, {}};
-    for (int y = 0; y < height; y++) {
-        for (int x = 0; x < width; x++) {
-            for (const int value : {255 * x / width, 255 * y / height, 128 + (x + y) % 64}) {
-                image.rgb.push_back(static_cast<uint8_t>(value));
-            }
-        }
-    }
-    return image;
-}
 
 Bytes saved(const std::string& name, const Image& image) {
     const test::TemporaryFolder folder;
@@ -203,7 +191,7 @@ TEST_CASE("dropped transparency is reported once, and only where there is some")
 }
 
 TEST_CASE("a PNG comes back as it was saved, whatever its name") {
-    const Image image = smooth_image(37, 23);
+    const Image image = test::smooth_image(37, 23);
     const test::TemporaryFolder folder;
     save_image(folder / "a.PNG", image);
     std::filesystem::rename(folder / "a.PNG", folder / "a.jpg");
@@ -214,7 +202,7 @@ TEST_CASE("a PNG comes back as it was saved, whatever its name") {
 }
 
 TEST_CASE("a JPEG comes back nearly as it was saved") {
-    const Image image = smooth_image(50, 33);
+    const Image image = test::smooth_image(50, 33);
     for (const std::string name : {"a.jpg", "a.JPEG"}) {
         const Image back = decode(saved(name, image));
         CHECK(back.width == 50);
@@ -237,15 +225,15 @@ TEST_CASE("a BMP has its rows from the bottom, blue first") {
 
 TEST_CASE("a new picture does not replace one that is there") {
     const test::TemporaryFolder folder;
-    CHECK(save_new_image(folder / "a.png", smooth_image(4, 4)));
-    CHECK_FALSE(save_new_image(folder / "a.png", smooth_image(8, 8)));
+    CHECK(save_new_image(folder / "a.png", test::smooth_image(4, 4)));
+    CHECK_FALSE(save_new_image(folder / "a.png", test::smooth_image(8, 8)));
     CHECK(load_image(folder / "a.png").width == 4);
     CHECK(folder.names() == std::vector<std::string>{"a.png"});
 }
 
 TEST_CASE("what cannot be saved is refused and leaves nothing") {
     const test::TemporaryFolder folder;
-    const Image image = smooth_image(4, 4);
+    const Image image = test::smooth_image(4, 4);
     const auto refused_as = [&](const std::string& name, const Image& what) {
         return test::error_of([&] { save_image(folder / name, what); });
     };
@@ -266,7 +254,7 @@ TEST_CASE("other files are refused by name") {
     CHECK(error.mentions("text.png"));
     CHECK(error.mentions("neither a PNG nor a JPEG nor a WebP"));
     refused({});
-    refused(saved("a.bmp", smooth_image(4, 4)));
+    refused(saved("a.bmp", test::smooth_image(4, 4)));
 }
 
 TEST_CASE("a PNG cut off anywhere is refused") {
@@ -279,7 +267,7 @@ TEST_CASE("a PNG cut off anywhere is refused") {
 }
 
 TEST_CASE("a JPEG cut off anywhere is refused") {
-    const Bytes whole = saved("a.jpg", smooth_image(16, 16));
+    const Bytes whole = saved("a.jpg", test::smooth_image(16, 16));
     for (size_t size = 0; size < whole.size(); size++) {
         CAPTURE(size);
         refused({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)});
@@ -308,7 +296,7 @@ Bytes with_jpeg_size(const Bytes& file, uint32_t width, uint32_t height) {
 }
 
 TEST_CASE("absurd sizes are refused before decoding") {
-    const Bytes jpeg = saved("a.jpg", smooth_image(16, 16));
+    const Bytes jpeg = saved("a.jpg", test::smooth_image(16, 16));
     const Bytes row = bytes({0, 1, 2, 3});
     const std::vector<Bytes> files = {png(16385, 1, 8, rgb, row),
                                       png(1, 16385, 8, rgb, row),
@@ -345,7 +333,7 @@ TEST_CASE("a PNG chunk longer than the file is refused") {
 }
 
 TEST_CASE("a JPEG with broken or missing tables is refused") {
-    const Bytes whole = saved("a.jpg", smooth_image(16, 16));
+    const Bytes whole = saved("a.jpg", test::smooth_image(16, 16));
     const size_t huffman = find_segment(whole, 0xc4);
     const size_t quantisation = find_segment(whole, 0xdb);
     const Bytes comment = bytes({0xff, 0xfe});
@@ -356,7 +344,7 @@ TEST_CASE("a JPEG with broken or missing tables is refused") {
 }
 
 TEST_CASE("a JPEG of endless scans is refused") {
-    const Bytes whole = saved("a.jpg", smooth_image(16, 16));
+    const Bytes whole = saved("a.jpg", test::smooth_image(16, 16));
     const auto scan = whole.begin() + static_cast<std::ptrdiff_t>(find_segment(whole, 0xda));
     Bytes file = whole;
     file.resize(whole.size() - 2);  // without the end marker

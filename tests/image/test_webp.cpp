@@ -3,6 +3,7 @@
 #include "image/exif.hpp"
 #include "image/webp_text.hpp"
 #include "support/png_builder.hpp"
+#include "support/smooth_image.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -74,18 +75,6 @@ Bytes lossy_with_alpha() {
 Bytes orientation(uint32_t value) {
     return bytes_of(std::string_view("MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01", 18)) +
            big_endian(value, 2) + bytes({0, 0, 0, 0, 0, 0});
-}
-
-Image smooth_image(int width, int height) {
-    Image image{width, height, {}};
-    for (int y = 0; y < height; y++) {
-        for (int x = 0; x < width; x++) {
-            for (const int value : {255 * x / width, 255 * y / height, 128 + (x + y) % 64}) {
-                image.rgb.push_back(static_cast<uint8_t>(value));
-            }
-        }
-    }
-    return image;
 }
 
 double mean_difference(const Image& a, const Image& b) {
@@ -171,7 +160,7 @@ WEBP_TEST_CASE("a WebP is turned upright by its EXIF data") {
 }
 
 WEBP_TEST_CASE("a WebP comes back as it was saved, nearly or to the pixel") {
-    const Image image = smooth_image(50, 33);
+    const Image image = test::smooth_image(50, 33);
     const TemporaryFolder folder;
     save_image(folder / "a.WEBP", image);
     const Image back = load_image(folder / "a.WEBP");
@@ -185,16 +174,18 @@ WEBP_TEST_CASE("a WebP comes back as it was saved, nearly or to the pixel") {
         CHECK(decode_image(lossless).rgb == image.rgb);
     }
     // A single pixel, and the longest side that WebP has.
-    for (const Image& odd : {smooth_image(1, 1), smooth_image(16383, 1), smooth_image(1, 16383)}) {
+    for (const Image& odd :
+         {test::smooth_image(1, 1), test::smooth_image(16383, 1), test::smooth_image(1, 16383)}) {
         CHECK(decode_image(encode_image(odd, ImageFormat::webp)).width == odd.width);
     }
-    const auto error = error_of([] { encode_image(smooth_image(16384, 1), ImageFormat::webp); });
+    const auto error =
+        error_of([] { encode_image(test::smooth_image(16384, 1), ImageFormat::webp); });
     CHECK(error.kind == ErrorKind::bad_argument);
     CHECK(error.mentions("16384 x 1"));
 }
 
 TEST_CASE("quality makes a JPEG and a WebP smaller, and only from 0 to 100") {
-    const Image image = smooth_image(64, 64);
+    const Image image = test::smooth_image(64, 64);
     std::vector<ImageFormat> formats = {ImageFormat::jpeg};
     if (supports_webp()) {
         formats.push_back(ImageFormat::webp);
@@ -299,7 +290,7 @@ WEBP_TEST_CASE("texts of a WebP come back as they were saved, and so do its pixe
     std::vector<ImageText> texts = kTexts;
     texts.push_back({"long", std::string(200'000, 'x')});
     const TemporaryFolder folder;
-    const Image image = smooth_image(20, 10);
+    const Image image = test::smooth_image(20, 10);
     save_image(folder / "a.webp", image, texts);
     const std::vector<ImageText> back = read_image_texts(folder / "a.webp");
     REQUIRE(back.size() == texts.size());
@@ -362,7 +353,7 @@ TEST_CASE("a build without libwebp says so, before anything is made" *
     const std::vector<CaughtError> errors = {
         error_of([] { decode_image(riff(lossless_chunk()), "a.webp"); }),
         error_of([] { decode_mask(riff(lossless_chunk()), "a.webp"); }),
-        error_of([] { encode_image(smooth_image(1, 1), ImageFormat::webp); }),
+        error_of([] { encode_image(test::smooth_image(1, 1), ImageFormat::webp); }),
         error_of([] { image_format_of("a.webp"); })};
     for (const CaughtError& error : errors) {
         CHECK(error.kind == ErrorKind::unsupported);

@@ -3,6 +3,7 @@
 #include "compute/graph.hpp"
 #include "compute/ops/gradient_ops.hpp"
 #include "compute/ops/token_ops.hpp"
+#include "support/values.hpp"
 
 #include <doctest/doctest.h>
 
@@ -59,16 +60,6 @@ Doubles differences(const std::function<Doubles(const Doubles&)>& f, Doubles x, 
     return result;
 }
 
-double distance_of(const std::vector<float>& ours, const Doubles& expected) {
-    REQUIRE(ours.size() == expected.size());
-    double difference = 0, size = 0;
-    for (size_t i = 0; i < ours.size(); ++i) {
-        difference += std::pow(static_cast<double>(ours[i]) - expected[i], 2);
-        size += std::pow(expected[i], 2);
-    }
-    return std::sqrt(difference / size);
-}
-
 // Inputs of a graph with their values.
 struct GraphInputs {
     Graph& g;
@@ -93,7 +84,7 @@ void check_forms(const std::function<ggml_tensor*(GraphInputs&)>& build, const D
             g.set(tensor, values);
         }
         g.compute();
-        CHECK(distance_of(g.read(result).data, expected) < kF32);
+        CHECK(test::distance(g.read(result).data, expected) < kF32);
     }
 }
 
@@ -334,7 +325,7 @@ TEST_CASE("gradients of attention over many tokens are the same in both forms") 
     };
     const std::vector<float> plain = computed(Operations::stock, 2);
     const std::vector<float> ours = computed(Operations::cpu, 2);
-    CHECK(distance_of(ours, {plain.begin(), plain.end()}) < 1e-4);  // plain sums of 531 values
+    CHECK(test::distance(ours, {plain.begin(), plain.end()}) < 1e-4);  // plain sums of 531 values
     CHECK(ours == computed(Operations::cpu, 3));
 }
 
@@ -454,8 +445,8 @@ TEST_CASE("products take matrices of every type as the values that they stand fo
                 }
             }
         }
-        CHECK(distance_of(g.read(y).data, expected_y) < kF32);
-        CHECK(distance_of(g.read(dx).data, expected_dx) < kF32);
+        CHECK(test::distance(g.read(y).data, expected_y) < kF32);
+        CHECK(test::distance(g.read(dx).data, expected_dx) < kF32);
     }
 }
 
