@@ -27,21 +27,27 @@ void add_product_cases(std::vector<Case>& cases, const char* name, int64_t width
                              return linear_gradient(t.graph(), w, t.input({kOut, n, 1, 1}));
                          }});
     }
+    struct Pair {
+        ggml_tensor *w, *a, *b;
+    };
+    const auto matrix_with_pair = [=](Trial& t) {
+        ggml_tensor* w = matrix(t, GGML_TYPE_BF16);
+        ggml_tensor* a = t.input({width, kRank, 1, 1}, 0.05f);
+        return Pair{w, a, t.input({kRank, kOut, 1, 1})};
+    };
     cases.push_back({"pair", name, [=](Trial& t) {
                          Graph& g = t.graph();
                          ggml_tensor* x = t.input({width, n, 1, 1});
-                         ggml_tensor* y = exact_linear(g, matrix(t, GGML_TYPE_BF16), x);
-                         ggml_tensor* a = t.input({width, kRank, 1, 1}, 0.05f);
-                         ggml_tensor* b = t.input({kRank, kOut, 1, 1});
+                         const auto [w, a, b] = matrix_with_pair(t);
+                         ggml_tensor* y = exact_linear(g, w, x);
                          ggml_tensor* inner = exact_linear(g, a, x, trained_type(g.form()));
                          return add_exact_linear(g, y, b, inner);
                      }});
     cases.push_back({"pair gradient", name, [=](Trial& t) {
                          Graph& g = t.graph();
                          ggml_tensor* d = t.input({kOut, n, 1, 1});
-                         ggml_tensor* dx = linear_gradient(g, matrix(t, GGML_TYPE_BF16), d);
-                         ggml_tensor* a = t.input({width, kRank, 1, 1}, 0.05f);
-                         ggml_tensor* b = t.input({kRank, kOut, 1, 1});
+                         const auto [w, a, b] = matrix_with_pair(t);
+                         ggml_tensor* dx = linear_gradient(g, w, d);
                          return add_linear_gradient(g, dx, a, linear_gradient(g, b, d));
                      }});
     cases.push_back({"outer product", name, [=](Trial& t) {
@@ -50,22 +56,28 @@ void add_product_cases(std::vector<Case>& cases, const char* name, int64_t width
                      }});
 }
 
-// Of training: gradients of attention, of `n` tokens with two heads.
-void add_attention_gradient_cases(std::vector<Case>& cases, const char* name, int64_t n) {
+// Of training: gradients of attention.
+void add_attention_gradient_cases(std::vector<Case>& cases, const std::string& shape,
+                                  int64_t head_dim, int64_t n_head, int64_t n) {
+    const auto attended = [=](Trial& t) {
+        const Shape heads = {head_dim, n_head, n, 1};
+        ggml_tensor* q = t.input(heads);
+        ggml_tensor* k = t.input(heads);
+        const KeptAttention kept = keep_attention(t.graph(), q, k, t.input(heads));
+        return attention_gradient(t.graph(), kept, t.input({n_head * head_dim, n, 1, 1}));
+    };
+    if (n > 1) {  // a single key has a weight of 1, whatever the query is
+        cases.push_back({"query gradient", shape, [=](Trial& t) { return attended(t).dq; }});
+    }
+    cases.push_back({"key gradient", shape, [=](Trial& t) { return attended(t).dkv; }});
+}
+
+// Of training: gradients of attention and of the heads it takes, of `n` tokens with two heads.
+void add_heads_gradient_cases(std::vector<Case>& cases, const char* name, int64_t n) {
     for (const int64_t d : {32, 64, 128}) {
         constexpr int64_t kHeads = 2;
         const std::string shape = std::string(name) + ", " + std::to_string(d);
-        const auto attended = [=](Trial& t) {
-            const Shape heads = {d, kHeads, n, 1};
-            ggml_tensor* q = t.input(heads);
-            ggml_tensor* k = t.input(heads);
-            const KeptAttention kept = keep_attention(t.graph(), q, k, t.input(heads));
-            return attention_gradient(t.graph(), kept, t.input({kHeads * d, n, 1, 1}));
-        };
-        if (n > 1) {  // a single key has a weight of 1, whatever the query is
-            cases.push_back({"query gradient", shape, [=](Trial& t) { return attended(t).dq; }});
-        }
-        cases.push_back({"key gradient", shape, [=](Trial& t) { return attended(t).dkv; }});
+        add_attention_gradient_cases(cases, shape, d, kHeads, n);
         cases.push_back({"heads gradient", shape, [=](Trial& t) {
                              constexpr int64_t kFirst = 5;
                              const Shape norm = {d, 1, 1, 1};
@@ -89,10 +101,12 @@ void add_gradient_cases(std::vector<Case>& cases) {
         const char* name;
         int64_t width, n;
     };
-    for (const Size& s : {Size{"1 token", 64, 1}, Size{"odd", 768, 77}, Size{"many", 128, 530}}) {
+    // The longest has several tiles of every form but the CPU's of attention, and one that is not
+    // full.
+    for (const Size& s : {Size{"1 token", 64, 1}, Size{"odd", 768, 77}, Size{"many", 128, 290}}) {
         const Shape ne = {s.width, s.n, 1, 1};
         add_product_cases(cases, s.name, s.width, s.n);
-        add_attention_gradient_cases(cases, s.name, s.n);
+        add_heads_gradient_cases(cases, s.name, s.n);
         cases.push_back({"gate gradient", s.name, [=](Trial& t) {
                              const Mod mod = t.mod(s.width);
                              return gate_gradient(t.graph(), mod, t.input(ne));
@@ -109,6 +123,8 @@ void add_gradient_cases(std::vector<Case>& cases) {
                              return swiglu_gradient(t.graph(), gate, up, t.input(ne));
                          }});
     }
+    // The CPU's form takes 512 queries or keys at a time.
+    add_attention_gradient_cases(cases, "530 tokens, 32", 32, 1, 530);
 }
 
 }  // namespace flux2::cli

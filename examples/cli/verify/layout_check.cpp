@@ -5,11 +5,10 @@
 #include "compute/graph.hpp"
 #include "compute/ops/token_ops.hpp"
 #include "formats/tensor_type.hpp"
+#include "verify/file_matrix.hpp"
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
-#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,57 +16,21 @@
 namespace flux2::cli {
 namespace {
 
-// Types for which ggml needs seconds to prepare tables before it can quantise.
-constexpr auto kIq2S = static_cast<TensorType>(GGML_TYPE_IQ2_S);
-constexpr auto kIq1M = static_cast<TensorType>(GGML_TYPE_IQ1_M);
-
-// Random codes, which are all valid, with a scale of 0.07 in F16: in IQ2_S the first two bytes of a
-// block, in IQ1_M the upper four bits of each of its last four words.
-void fill_with_codes(TensorType type, std::span<std::byte> blocks) {
-    constexpr std::array<uint8_t, 4> kScale = {0x6, 0x6, 0xC, 0x2};  // the lowest bits first
-    std::mt19937 random(1);
-    for (std::byte& byte : blocks) {
-        byte = static_cast<std::byte>(random() & 0xFF);
-    }
-    const size_t size = block_bytes(type);
-    for (size_t start = 0; start < blocks.size(); start += size) {
-        const auto block = blocks.subspan(start, size);
-        if (type == kIq2S) {
-            block[0] = static_cast<std::byte>(kScale[1] << 4 | kScale[0]);
-            block[1] = static_cast<std::byte>(kScale[3] << 4 | kScale[2]);
-        } else {
-            for (size_t i = 0; i < kScale.size(); ++i) {
-                std::byte& upper = block[size - 8 + 2 * i + 1];
-                upper = (upper & std::byte{0x0F}) | static_cast<std::byte>(kScale[i] << 4);
-            }
-        }
-    }
-}
-
 constexpr int64_t kIn = 512;
 constexpr int64_t kMostOut = 96;
 constexpr int64_t kMostTokens = 64;
 
-// A matrix [kIn, kMostOut] of some type as a file has it, and inputs [kIn, kMostTokens]; products
-// take the first rows of both.
+// A matrix [kIn, kMostOut] of some type, and inputs [kIn, kMostTokens]; products take the first
+// rows of both.
 struct Operands {
     TensorType type;
-    std::vector<std::byte> blocks;
-    std::vector<float> rounded;  // the values of the blocks
+    FileMatrix matrix;
     std::vector<float> x;
 
     Operands(TensorType type_, RandomValues& random)
         : type(type_),
-          blocks(data_bytes(type, kIn * kMostOut)),
-          rounded(static_cast<size_t>(kIn * kMostOut)),
-          x(random.get(2, kIn * kMostTokens, 1)) {
-        if (type == kIq2S || type == kIq1M) {
-            fill_with_codes(type, blocks);
-        } else {
-            from_f32(type, random.get(1, kIn * kMostOut, 0.05f), kIn, blocks);
-        }
-        to_f32(type, blocks, rounded);
-    }
+          matrix(make_file_matrix(type, kIn, random.get(1, kIn * kMostOut, 0.05f))),
+          x(random.get(2, kIn * kMostTokens, 1)) {}
 
     HostTensor plain_sums(int64_t n_out, int64_t n) const {
         HostTensor y({n_out, n, 1, 1});
@@ -75,7 +38,7 @@ struct Operands {
             for (int64_t row = 0; row < n_out; ++row) {
                 double sum = 0;
                 for (int64_t i = 0; i < kIn; ++i) {
-                    sum += double{rounded[static_cast<size_t>(row * kIn + i)]} *
+                    sum += double{matrix.values[static_cast<size_t>(row * kIn + i)]} *
                            double{x[static_cast<size_t>(token * kIn + i)]};
                 }
                 y.data[static_cast<size_t>(token * n_out + row)] = static_cast<float>(sum);
@@ -122,7 +85,7 @@ HostTensor multiply(const Backend& backend, const Operands& operands, const Layo
     const Matrix w(operands.type, n_out);
     const TensorBuffer buffer = backend.allocate(std::array{w.tensor}, layout.memory, "a matrix");
     buffer.set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    const auto blocks = std::span(operands.blocks).first(ggml_nbytes(w.tensor));
+    const auto blocks = std::span(operands.matrix.blocks).first(ggml_nbytes(w.tensor));
     if (layout.mark != nullptr) {
         layout.mark(w.tensor);
     }
