@@ -1,9 +1,10 @@
-#include "base/random.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
 #include "compute/cpu/repacked.hpp"
 #include "compute/cpu/tile_linear.hpp"
 #include "compute/plain/token_nodes.hpp"
 #include "formats/tensor_type.hpp"
+#include "support/values.hpp"
+#include "verify/file_matrix.hpp"
 
 #include <doctest/doctest.h>
 #include <ggml.h>
@@ -22,13 +23,6 @@ struct Case {
     float size = 1;
 };
 
-std::vector<float> random_values(int64_t n, uint64_t seed) {
-    std::vector<float> values =
-        draw_normal(Generator::cpu_f32, seed, static_cast<size_t>((n + 15) / 16 * 16));
-    values.resize(static_cast<size_t>(n));
-    return values;
-}
-
 // The same float with 8 bits of precision, as BF16 has.
 double to_8_bits(double x) {
     int exponent = 0;
@@ -36,26 +30,23 @@ double to_8_bits(double x) {
     return std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8);
 }
 
-// What the tiles multiply instead of a value.
-double rounded(float value, TensorType type) {
-    const auto x = static_cast<double>(value);
-    const double first = to_8_bits(x);
-    return type == TensorType::f16 ? first + to_8_bits(x - first) : first;
+// What the tiles multiply instead of these values.
+std::vector<double> rounded(const std::vector<float>& values, TensorType type) {
+    std::vector<double> result;
+    for (const float value : values) {
+        const auto x = static_cast<double>(value);
+        const double first = to_8_bits(x);
+        result.push_back(type == TensorType::f16 ? first + to_8_bits(x - first) : first);
+    }
+    return result;
 }
 
-struct Matrix {
-    std::vector<std::byte> blocks;
-    std::vector<float> values;
+cli::FileMatrix matrix_of(const Case& c) {
+    return cli::make_file_matrix(c.type, c.in, test::normal_values(c.in * c.out, 1));
+}
 
-    explicit Matrix(const Case& c)
-        : blocks(data_bytes(c.type, c.in * c.out)), values(static_cast<size_t>(c.in * c.out)) {
-        from_f32(c.type, random_values(c.in * c.out, 1), c.in, blocks);
-        to_f32(c.type, blocks, values);
-    }
-};
-
-std::vector<float> compute(const Case& c, const Matrix& matrix, const std::vector<float>& x,
-                           int n_threads) {
+std::vector<float> compute(const Case& c, const cli::FileMatrix& matrix,
+                           const std::vector<float>& x, int n_threads) {
     const Backend backend("CPU", n_threads);
     const ggml_context_ptr context(ggml_init(
         {.mem_size = 2 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
@@ -88,22 +79,24 @@ struct Errors {
 };
 
 Errors errors_of(const Case& c, int n_threads) {
-    const Matrix matrix(c);
-    std::vector<float> x = random_values(c.in * c.n, 2);
+    const cli::FileMatrix matrix = matrix_of(c);
+    std::vector<float> x = test::normal_values(c.in * c.n, 2);
     for (float& value : x) {
         value *= c.size;
     }
     const std::vector<float> y = compute(c, matrix, x, n_threads);
     REQUIRE(static_cast<int64_t>(y.size()) == c.out * c.n);
+    const std::vector<double> rounded_x = rounded(x, c.type);
+    const std::vector<double> rounded_w = rounded(matrix.values, c.type);
     double of_rounded = 0, of_exact = 0, size = 0;
     for (int64_t row = 0; row < c.n; ++row) {
         for (int64_t column = 0; column < c.out; ++column) {
             double expected = 0, exact = 0;
             for (int64_t i = 0; i < c.in; ++i) {
-                const float a = x[static_cast<size_t>(row * c.in + i)];
-                const float b = matrix.values[static_cast<size_t>(column * c.in + i)];
-                expected += rounded(a, c.type) * rounded(b, c.type);
-                exact += static_cast<double>(a) * static_cast<double>(b);
+                const auto a = static_cast<size_t>(row * c.in + i);
+                const auto b = static_cast<size_t>(column * c.in + i);
+                expected += rounded_x[a] * rounded_w[b];
+                exact += static_cast<double>(x[a]) * static_cast<double>(matrix.values[b]);
             }
             const auto found = static_cast<double>(y[static_cast<size_t>(row * c.out + column)]);
             of_rounded += std::pow(found - expected, 2);
@@ -156,7 +149,7 @@ TEST_CASE("rows of zeros give zeros") {
         return;
     }
     const Case c = {.type = TensorType::q8_0, .in = 64, .out = 8, .n = 3};
-    CHECK(compute(c, Matrix(c), std::vector<float>(64 * 3), /*n_threads=*/1) ==
+    CHECK(compute(c, matrix_of(c), std::vector<float>(64 * 3), /*n_threads=*/1) ==
           std::vector<float>(8 * 3));
 }
 
