@@ -94,13 +94,14 @@ TEST_CASE("from the second step on hardly more than the activations at the cuts 
     LoadOptions options;
     options.device = "CPU";
     options.transformer.device = names[0] + "," + names[1];
+    options.type = "Q8_0";  // many times as fast as BF16 in ggml's products on Arm
     options.split = "1,1";
     Pipeline pipeline = Pipeline::load(find_model(FLUX2_TINY_MODEL).files, options);
     Request request;
     request.prompt = "a red circle";
     request.width = request.height = 256;
     request.seed = 1;
-    constexpr int kSteps = 4;
+    constexpr int kSteps = 3;
     request.steps = kSteps;
 
     // The tiny model is 256 wide and has 64 tokens of text; a token of 16 by 16 pixels has 128
@@ -245,11 +246,12 @@ TEST_CASE("the time of a split transformer is that of its blocks on each device"
     REQUIRE(names.size() == 2);
     Request request;
     request.prompt = "x";
-    request.width = request.height = 256;
+    request.width = request.height = 128;
     const auto seconds_on = [&](const std::string& devices, const std::string& split) {
         LoadOptions options;
         options.device = "CPU";
         options.transformer.device = devices;
+        options.type = "Q8_0";
         options.split = split;
         Pipeline pipeline = Pipeline::load(find_model(FLUX2_TINY_MODEL).files, options);
         const MemoryPlan plan = pipeline.plan(request);
@@ -309,7 +311,7 @@ TEST_CASE("several devices draw the pictures that one of them draws") {
     const std::string pictures =
         test::flux2_path() + " -m " + FLUX2_TINY_MODEL + " --prompt-file " +
         (folder / "prompts").string() +
-        " -s 5 --batch-count 3 --batch-size 2 -W 64 -H 64 --steps 2 --no-cache --rpc " +
+        " -s 5 --batch-count 3 --batch-size 2 -W 64 -H 64 --steps 2 --no-cache --type Q8_0 --rpc " +
         first.address() + "," + second.address();
     const auto drawn = [&](const std::string& name, const std::string& device) {
         const auto result = run_program(pictures + " --json --device " + device + " -o " +
