@@ -95,7 +95,7 @@ TEST_CASE("a short training on the blueprints lowers the loss of held-out ones")
                                "--resolution",
                                "64",
                                "--batch-size",
-                               "4",
+                               "2",
                                "--network-dim",
                                "8",
                                "--learning_rate",
@@ -122,7 +122,7 @@ TEST_CASE("a short training on the blueprints lowers the loss of held-out ones")
     CHECK(says(result, "alpha 8 (equal to the rank)"));
     const std::vector<double> losses = validation_losses(c.folder / "out/metrics.jsonl");
     REQUIRE(losses.size() == 2);
-    CHECK(losses[1] < 0.75 * losses[0]);  // 1.57 to 1.06
+    CHECK(losses[1] < 0.75 * losses[0]);  // 1.57 to 1.09
     const AdapterInfo info = inspect_adapter(c.folder / "out/blueprint.safetensors");
     CHECK(info.ranks == "8");
     CHECK(info.n_modules == 24);
@@ -133,7 +133,7 @@ TEST_CASE("a short training on the blueprints lowers the loss of held-out ones")
 TEST_CASE("a run that is killed and resumed ends in the same bytes") {
     const TrainCase c;
     const test::Arguments common = {"--max_train_steps",
-                                    "20",
+                                    "14",
                                     "--save_every_n_steps",
                                     "1",
                                     "--lr_scheduler",
@@ -148,7 +148,7 @@ TEST_CASE("a run that is killed and resumed ends in the same bytes") {
                                     "--validation_pictures",
                                     "1",
                                     "--validate_every_n_steps",
-                                    "7"};
+                                    "5"};
     test::Arguments whole = joined(c.short_run("whole"), common);
     REQUIRE(c.run(whole).exit_code == 0);
     test::Arguments broken =
@@ -164,10 +164,10 @@ TEST_CASE("a run that is killed and resumed ends in the same bytes") {
         n_killed += result.exit_code != 0 ? 1 : 0;
         return result;
     };
-    for (const int step : {1, 3, 8, 9}) {
+    for (const int step : {1, 3, 5, 6}) {
         stop_after(step, "KILL");
     }
-    const auto interrupted = stop_after(13, "INT");
+    const auto interrupted = stop_after(10, "INT");
     CHECK(n_killed >= 3);
     if (interrupted.exit_code != 0) {
         CHECK(interrupted.exit_code == 130);
