@@ -5,6 +5,7 @@
 #include "compute/cpu/repacked.hpp"
 #include "compute/cpu/tile_linear.hpp"
 #include "compute/graph.hpp"
+#include "compute/ops/layout_multiply.hpp"
 #include "formats/tensor_type.hpp"
 #include "measure/stopwatch.hpp"
 
@@ -66,19 +67,6 @@ bool runs_on(const Backend& backend, const ggml_tensor* op) {
            ggml_backend_dev_supports_op(ggml_backend_buft_get_device(backend.buffer_type()), op);
 }
 
-ggml_tensor* multiply_by_ggml(ggml_context* context, ggml_tensor* w, ggml_tensor* x) {
-    ggml_tensor* y = ggml_mul_mat(context, w, x);
-    ggml_prec_set_acc(y, GGML_PREC_F32);  // as the networks need it
-    return y;
-}
-
-ggml_tensor* multiply(Graph& g, ggml_tensor* w, ggml_tensor* x) {
-    if (cpu::is_repacked(w)) {
-        return cpu::linear_repacked(g, w, x);
-    }
-    return cpu::is_for_tiles(w) ? cpu::linear_in_tiles(g, w, x) : multiply_by_ggml(g, w, x);
-}
-
 std::optional<Operands> make_operands(const Backend& backend, const MatMul& shape, bool repacks) {
     constexpr size_t kTensors = 3;
     Operands o;
@@ -86,7 +74,8 @@ std::optional<Operands> make_operands(const Backend& backend, const MatMul& shap
         {.mem_size = kTensors * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
     o.w = ggml_new_tensor_3d(o.context.get(), shape.type, shape.k, shape.m, shape.n_batch);
     o.x = ggml_new_tensor_3d(o.context.get(), GGML_TYPE_F32, shape.k, shape.n, shape.n_batch);
-    o.y = multiply_by_ggml(o.context.get(), o.w, o.x);
+    o.y = ggml_mul_mat(o.context.get(), o.w, o.x);
+    ggml_prec_set_acc(o.y, GGML_PREC_F32);  // as the networks need it
     if (!runs_on(backend, o.y)) {
         return std::nullopt;
     }
@@ -120,7 +109,7 @@ double seconds_of_row(const Backend& backend, const Operands& o, int n) {
     Graph graph(backend, max_nodes);
     ggml_tensor* last = nullptr;
     for (int i = 0; i < n; ++i) {
-        last = multiply(graph, o.w, o.x);
+        last = multiply_in_layout(graph, o.w, o.x);
         ggml_backend_tensor_alloc(o.y->buffer, last, o.y->data);
         graph.expand(last);
     }

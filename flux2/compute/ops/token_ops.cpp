@@ -4,9 +4,8 @@
 #include "compute/cpu/attention.hpp"
 #include "compute/cpu/low_rank.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
-#include "compute/cpu/repacked.hpp"
-#include "compute/cpu/tile_linear.hpp"
 #include "compute/cpu/token_ops.hpp"
+#include "compute/ops/layout_multiply.hpp"
 #include "compute/plain/put_node.hpp"
 #include "compute/plain/token_nodes.hpp"
 
@@ -224,16 +223,7 @@ ggml_tensor* multiply(Graph& g, ggml_tensor* w, ggml_tensor* x, ggml_type to) {
     if (is_for_cuda(g) && w->type == GGML_TYPE_BF16) {
         return own::linear(g, w, as_type(g, x, w->type), product_form(g, to));
     }
-    if (cpu::is_repacked(w)) {
-        return as_type(g, cpu::linear_repacked(g, w, as_type(g, x, GGML_TYPE_F32)), to);
-    }
-    if (cpu::is_for_tiles(w)) {
-        return as_type(g, cpu::linear_in_tiles(g, w, as_type(g, x, GGML_TYPE_F32)), to);
-    }
-    ggml_tensor* y = ggml_mul_mat(g, w, as_type(g, x, GGML_TYPE_F32));
-    // Sums in F32: residual streams of these models leave the range of F16.
-    ggml_prec_set_acc(y, GGML_PREC_F32);
-    return as_type(g, y, to);
+    return as_type(g, multiply_in_layout(g, w, as_type(g, x, GGML_TYPE_F32)), to);
 }
 
 // W x + up (down x) where adapters have given the matrix such a pair.
