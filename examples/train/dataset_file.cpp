@@ -24,7 +24,7 @@ constexpr std::array kKnownKeys = {"resolution",        "caption_extension", "ba
                                    "image_directory",   "image_jsonl_file",  "cache_directory",
                                    "control_directory", "no_resize_control", "control_resolution",
                                    "default_caption"};
-// Its names with a prefix, which hold for FLUX.2 too.
+// musubi-tuner's prefix of keys that hold for FLUX.2 alone; without it they mean the same here.
 constexpr std::string_view kFlux2Prefix = "flux_2_";
 constexpr int kDefaultWidth = 960, kDefaultHeight = 544;  // musubi-tuner's
 

@@ -47,7 +47,7 @@ std::string joined(const std::vector<std::string>& texts) {
     return all;
 }
 
-// A name in a folder, or the newest state of the run in it.
+// The file that was named, or of a folder the newest state of the run in it; empty: there is none.
 fs::path state_named(const fs::path& named, const std::string& name) {
     if (!is_folder(named)) {
         return named;

@@ -167,8 +167,8 @@ std::map<std::string, std::string> facts_of(const TrainOptions& o, const Model& 
     return facts;
 }
 
-// What a run writes at most: LoRA files, and states of which one more than is kept is there while
-// it is written.
+// The most that the files of a run take on disk: the LoRAs, and the states that are kept with the
+// one that is being written.
 uint64_t output_bytes(const TrainOptions& o, size_t n_parameters) {
     const int64_t every = o.save_every > 0 ? o.save_every : o.trainer.n_steps;
     const int64_t kept =

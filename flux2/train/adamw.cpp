@@ -74,7 +74,7 @@ double global_norm(std::span<const float> gradients, int n_threads) {
 
 double clip_gradients(std::span<float> gradients, double largest, int n_threads) {
     const double norm = global_norm(gradients, n_threads);
-    // The small sum is PyTorch's.
+    // 1e-6 as in PyTorch.
     const double factor = largest / (norm + 1e-6);
     if (std::isfinite(norm) && factor < 1) {
         for_chunks(gradients.size(), n_threads, [&](size_t first, size_t count, size_t) {

@@ -18,7 +18,7 @@ namespace flux2 {
 
 class PairTransfer {
   public:
-    // Both are borrowed. Throws out_of_memory; with a backend that measures nothing is allocated.
+    // Both are borrowed. Throws out_of_memory; a backend that only measures allocates nothing.
     PairTransfer(const Backend& backend, const TrainedAdapter& adapter);
 
     // Of pairs in graphs: the adapter's, filled up with zeros to what kernels take.

@@ -64,7 +64,7 @@ LatentGrid grid_of(const HostTensor& latents) {
     return {to_tokens(latents), latents.ne[1], latents.ne[0]};
 }
 
-// A picture or caption after another, with the share that is done.
+// Encodes captions and pictures one after the other and tells which share is done.
 class Encoder {
   public:
     Encoder(const Model& model, LoadedModel& loaded_model, const EncodingOptions& options,
@@ -173,7 +173,7 @@ uint64_t encoded_bytes(const Model& model, const std::vector<DatasetPicture>& pi
         captions.insert(with_trigger_word(picture.caption, options.trigger_word));
         const auto n_own = static_cast<uint64_t>(picture.trained.width / kImageGrid) *
                            static_cast<uint64_t>(picture.trained.height / kImageGrid);
-        // Controls are of other sizes at most where they are not resized.
+        // Controls count as if they had the picture's size; others only where they are not resized.
         n_tokens += n_own * (1 + (options.mirrored ? 1 : 0) + picture.controls.size());
     }
     if (options.without_caption) {
