@@ -32,7 +32,7 @@ constexpr int kRowsBytes = kTokens * static_cast<int>(sizeof(float2));
 
 // What scores are made of, queries or keys, and what is weighed, gradients or values.
 struct Tiles {
-    alignas(1024) unsigned char scored[kTileBytes];
+    alignas(kSwizzleBytes) unsigned char scored[kTileBytes];
     unsigned char weighed[kTileBytes];
 };
 
@@ -267,9 +267,7 @@ __global__ void __launch_bounds__(kThreads, 1)
              const __grid_constant__ Maps maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     extern __shared__ unsigned char memory[];
-    auto& shared =
-        *reinterpret_cast<Shared*>(memory + (1024 - shared_address(memory) % 1024) %
-                                                1024);  // the swizzle repeats every 1024 bytes
+    auto& shared = swizzled_memory<Shared>(memory);
     if (threadIdx.x == 0) {
         barrier_init(shared_address(&shared.own_full), 1);
         for (int i = 0; i < kStages; ++i) {
@@ -331,7 +329,7 @@ cudaError_t launch(const AttentionGradientArgs& args, cudaStream_t stream) {
         !make_map(maps.weighed, kOfKeys ? args.d : args.v, args)) {
         return cudaErrorInvalidValue;
     }
-    constexpr int kBytes = sizeof(Shared) + 1024;
+    constexpr int kBytes = sizeof(Shared) + kSwizzleBytes;
     const cudaError_t status = prepare_gradient(gradient<kOfKeys>, kBytes, args, stream);
     if (status != cudaSuccess) {
         return status;

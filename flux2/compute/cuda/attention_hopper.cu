@@ -31,7 +31,7 @@ constexpr uint32_t kHalfBytes = 128 * kRowBytes;
 constexpr uint32_t kTileBytes = 2 * kHalfBytes;
 
 struct Shared {
-    alignas(1024) unsigned char q[kTileBytes];
+    alignas(kSwizzleBytes) unsigned char q[kTileBytes];
     unsigned char k[kStages][kTileBytes];
     unsigned char v[kStages][kTileBytes];
     alignas(8) uint64_t q_full;
@@ -289,9 +289,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     attend(const __grid_constant__ AttentionArgs args, const __grid_constant__ Maps maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     extern __shared__ unsigned char memory[];
-    auto& shared =
-        *reinterpret_cast<Shared*>(memory + (1024 - shared_address(memory) % 1024) %
-                                                1024);  // the swizzle repeats every 1024 bytes
+    auto& shared = swizzled_memory<Shared>(memory);
     if (threadIdx.x == 0) {
         barrier_init(shared_address(&shared.q_full), 1);
         for (int i = 0; i < kStages; ++i) {
@@ -368,7 +366,7 @@ cudaError_t hopper_attention(const AttentionArgs& args, cudaStream_t stream) {
         !make_map(maps.kept_v, kept.v, kept.v_stride, args.n_head_kv, kept.n)) {
         return cudaErrorInvalidValue;
     }
-    constexpr int kBytes = sizeof(Shared) + 1024;
+    constexpr int kBytes = sizeof(Shared) + kSwizzleBytes;
     const auto kernel = args.mask != nullptr ? attend<true> : attend<false>;
     const cudaError_t status =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);

@@ -35,8 +35,7 @@ struct Tile {
     static constexpr int kBlocks = kPixels / 2 / 64;  // matrices of 64 rows a group takes
     static constexpr int kPixelBytes = kPixels * kRowBytes;
     static constexpr int kStageBytes = (kPixels + kOut) * kRowBytes;
-    static constexpr int kAlign = 1024;  // the swizzle's
-    static constexpr int kBytes = kStages * kStageBytes + kStages * 16 + kAlign;
+    static constexpr int kBytes = kStages * kStageBytes + kStages * 16 + kSwizzleBytes;
 };
 
 // With scale 2 the results fall into four phases, even and odd rows and columns: within one, each
@@ -88,7 +87,8 @@ struct Shared {
 
 template <typename T>
 __device__ Shared shared_of(const unsigned char* memory) {
-    const uint32_t stages = (shared_address(memory) + T::kAlign - 1) / T::kAlign * T::kAlign;
+    const uint32_t stages =
+        (shared_address(memory) + kSwizzleBytes - 1) / kSwizzleBytes * kSwizzleBytes;
     const uint32_t barriers = stages + kStages * T::kStageBytes;
     return {stages, barriers, barriers + kStages * 8};
 }

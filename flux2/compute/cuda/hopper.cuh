@@ -2,6 +2,8 @@
 // multiplies that read shared memory. They exist only in code built for sm_90a.
 #pragma once
 
+#include "compute/cuda/tensor_core.cuh"
+
 #include <cuda.h>
 
 #include <cstdint>
@@ -42,6 +44,16 @@ __device__ inline void barrier_wait(uint32_t barrier, uint32_t parity) {
 }
 
 // ---- Bulk copies ----
+
+// What copy_box writes with a swizzle of 128 bytes begins at multiples of this in shared memory.
+constexpr int kSwizzleBytes = 1024;
+
+// A block's shared memory from the first such place on; it asks for kSwizzleBytes more than T has.
+template <typename T>
+__device__ inline T& swizzled_memory(unsigned char* memory) {
+    const uint32_t over = shared_address(memory) % kSwizzleBytes;
+    return *reinterpret_cast<T*>(memory + (kSwizzleBytes - over) % kSwizzleBytes);
+}
 
 // A box of a tensor in global memory -> shared memory, with zeros where it leaves the tensor.
 __device__ inline void copy_box(uint32_t to, const CUtensorMap& map, int x, int y, int z,
