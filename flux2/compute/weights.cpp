@@ -8,8 +8,7 @@
 #include "checkpoints/checkpoint.hpp"
 #include "compute/cpu/repacked.hpp"
 #include "compute/cpu/tile_linear.hpp"
-#include "compute/graph.hpp"
-#include "compute/plain/token_nodes.hpp"
+#include "compute/row_length.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -42,14 +41,6 @@ TensorType filter_type(TensorType type) {
 // again.
 TensorType rewritten_type(const Backend& backend, TensorType type) {
     return is_quantized(type) ? stored_type(backend, TensorType::bf16) : type;
-}
-
-// Gives a tensor without memory this many values per row.
-void set_row_length(ggml_tensor* tensor, int64_t n) {
-    tensor->ne[0] = n;
-    tensor->nb[1] = ggml_row_size(tensor->type, n);
-    tensor->nb[2] = tensor->nb[1] * static_cast<size_t>(tensor->ne[1]);
-    tensor->nb[3] = tensor->nb[2] * static_cast<size_t>(tensor->ne[2]);
 }
 
 template <typename Bounds>
@@ -263,39 +254,6 @@ void Weights::log_lacking(const std::vector<const ggml_tensor*>& tensors) const 
                " takes none of that size or type"));
 }
 
-// The matrices that pairs of low rank run beside.
-std::vector<Weights::Bound*> Weights::with_pairs() {
-    std::vector<Bound*> found;
-    for (Bound& bound : bound_) {
-        if (options_.adapters && options_.adapters->changes(bound.source->name) &&
-            !bound.rewritten) {
-            found.push_back(&bound);
-        }
-    }
-    return found;
-}
-
-bool Weights::takes_columns(const Bound& bound) const {
-    return pairs_as_columns_ && !streams() && bound.block != kNoBlock &&
-           bound.tensor->type == GGML_TYPE_BF16;
-}
-
-bool Weights::joins_unpacked(const Bound& bound) const {
-    return pairs_as_columns_ && bound.block != kNoBlock && own::can_unpack(bound.tensor->type);
-}
-
-int64_t Weights::spare_columns() const {
-    int64_t most = 0;
-    for (const Bound& bound : bound_) {
-        const auto pair = low_rank_.table().find(bound.tensor);
-        if (pair != low_rank_.table().end()) {
-            const ggml_tensor* up = pair->second.up;
-            most = std::max(most, pair->second.joins_unpacked ? up->ne[0] : bound.n_columns);
-        }
-    }
-    return most;
-}
-
 void Weights::place_by_block(const std::vector<const Bound*>& group) {
     std::map<int, std::vector<const Bound*>> blocks;
     for (const Bound* bound : group) {
@@ -306,109 +264,6 @@ void Weights::place_by_block(const std::vector<const Bound*>& group) {
         block_buffers_[block] = std::move(buffers_.back());
         buffers_.pop_back();
     }
-}
-
-// Moves the tensors of a block to new memory, where the matrices of pairs have the columns that
-// these need.
-void Weights::widen_block(int block) {
-    std::vector<Bound*> bounds;
-    for (Bound& bound : bound_) {
-        if (bound.block == block && bound.use != Use::look_up) {
-            bounds.push_back(&bound);
-        }
-    }
-    const ggml_context_ptr context(ggml_init({.mem_size = bounds.size() * ggml_tensor_overhead(),
-                                              .mem_buffer = nullptr,
-                                              .no_alloc = true}));
-    std::vector<int64_t> columns;
-    std::vector<ggml_tensor*> fresh;
-    for (const Bound* bound : bounds) {
-        const std::string& name = bound->source->name;
-        const bool has_pair = options_.adapters->changes(name) && takes_columns(*bound);
-        columns.push_back(std::max(
-            bound->n_columns,
-            has_pair ? LowRankWeights::padded_columns(options_.adapters->rank(name)) : int64_t{0}));
-        fresh.push_back(ggml_dup_tensor(context.get(), bound->tensor));
-        set_row_length(fresh.back(), bound->source->shape.ne[0] + columns.back());
-    }
-    TensorBuffer buffer = backend_.allocate(fresh, backend_.buffer_type(), checkpoint_.file());
-    buffer.set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    if (!backend_.measures_only()) {
-        Graph g(backend_, 8 * bounds.size());
-        const auto of_file = [&](ggml_tensor* tensor, int64_t n) {
-            return ggml_view_2d(g, tensor, n, ggml_nrows(tensor), tensor->nb[1], 0);
-        };
-        ggml_tensor* copied = nullptr;
-        for (size_t i = 0; i < bounds.size(); ++i) {
-            const int64_t n = bounds[i]->source->shape.ne[0];
-            copied = ggml_cpy(g, of_file(bounds[i]->tensor, n), of_file(fresh[i], n));
-            g.expand(copied);
-        }
-        g.finish(copied);
-        g.compute();
-    }
-    for (size_t i = 0; i < bounds.size(); ++i) {
-        bounds[i]->n_columns = columns[i];
-        set_row_length(bounds[i]->tensor, fresh[i]->ne[0]);
-        bounds[i]->tensor->data = fresh[i]->data;
-        bounds[i]->tensor->buffer = fresh[i]->buffer;
-        bounds[i]->tensor->extra = fresh[i]->extra;
-    }
-    TensorBuffer& held = block_buffers_.at(block);
-    memory_.own.device += buffer.bytes;
-    memory_.own.device -= held.bytes;
-    held = std::move(buffer);
-}
-
-// Returns false when there is no memory for it.
-bool Weights::widen_where_needed() {
-    std::set<int> blocks;
-    for (const Bound* bound : with_pairs()) {
-        if (takes_columns(*bound) && LowRankWeights::padded_columns(options_.adapters->rank(
-                                         bound->source->name)) > bound->n_columns) {
-            blocks.insert(bound->block);
-        }
-    }
-    try {
-        std::for_each(blocks.begin(), blocks.end(), [&](int block) { widen_block(block); });
-    } catch (const Error& error) {
-        if (error.kind() != ErrorKind::out_of_memory) {
-            throw;
-        }
-        return false;
-    }
-    return true;
-}
-
-void Weights::place_pairs() {
-    std::vector<LowRankWeights::Item> items;
-    for (const Bound* bound : with_pairs()) {
-        const AdapterSet& adapters = *options_.adapters;
-        const std::string& name = bound->source->name;
-        items.push_back({.matrix = bound->tensor,
-                         .n_in = bound->source->shape.ne[0],
-                         .n_columns = bound->n_columns,
-                         .rank = adapters.rank(name),
-                         .joins_unpacked = joins_unpacked(*bound),
-                         .read = [&adapters, &name] { return adapters.low_rank(name); }});
-    }
-    uint64_t& own = backend_.is_cpu() ? memory_.own.host : memory_.own.device;
-    own -= low_rank_.bytes();
-    low_rank_.place(items);
-    own += low_rank_.bytes();
-}
-
-bool Weights::try_set_adapters(const std::shared_ptr<const AdapterSet>& adapters) {
-    const std::shared_ptr<const AdapterSet> before = std::exchange(options_.adapters, adapters);
-    const bool rewrites = std::any_of(bound_.begin(), bound_.end(), [&](const Bound& bound) {
-        return bound.rewritten || is_rewritten(bound.source->name, bound.use);
-    });
-    if (rewrites || !widen_where_needed()) {
-        options_.adapters = before;
-        return false;
-    }
-    place_pairs();
-    return true;
 }
 
 // Whether a multiply of ours reads the matrix where it lies, faster than any layout is multiplied.
