@@ -273,7 +273,7 @@ TEST_CASE(
 }
 
 TEST_CASE("white of a mask is repainted, everything else keeps its bytes") {
-    TestServer server;
+    TestServer server;  // one for all: each would prepare its previews
     const Image picture = gradient(64, 64);
     const json body = {
         {"prompt", "a red house"},   {"seed", 1},     {"init_images", {base64_of(picture)}},
@@ -285,12 +285,14 @@ TEST_CASE("white of a mask is repainted, everything else keeps its bytes") {
         return decoded_picture(answer.body["images"][0]);
     };
     const std::string left = base64_of(stripe(64, 64, 0, 32));
-    SUBCASE("white") {
+    {
+        INFO("white");
         const Image result = repaint({{"mask", left}});
         CHECK(n_changed(result, picture, 32, 64) == 0);
         CHECK(n_changed(result, picture, 0, 32) > 1000);
     }
-    SUBCASE("in a data URL, inverted, as a number and as a flag") {
+    {
+        INFO("in a data URL, inverted, as a number and as a flag");
         for (const json& yes : {json(1), json(true)}) {
             const Image result = repaint(
                 {{"mask", "data:image/png;base64," + left}, {"inpainting_mask_invert", yes}});
@@ -298,17 +300,20 @@ TEST_CASE("white of a mask is repainted, everything else keeps its bytes") {
             CHECK(n_changed(result, picture, 32, 64) > 1000);
         }
     }
-    SUBCASE("blurred, which reaches a little beyond the edge") {
+    {
+        INFO("blurred, which reaches a little beyond the edge");
         const Image result = repaint({{"mask", left}, {"mask_blur", 4}});
         CHECK(n_changed(result, picture, 32 + 8, 64) == 0);
         CHECK(n_changed(result, picture, 32, 32 + 8) > 0);
     }
-    SUBCASE("of another size than the picture") {
+    {
+        INFO("of another size than the picture");
         const Image result = repaint({{"mask", base64_of(stripe(32, 32, 0, 16))}});
         CHECK(n_changed(result, picture, 34, 64) == 0);
         CHECK(n_changed(result, picture, 0, 30) > 1000);
     }
-    SUBCASE("with transparency: what is opaque, whatever its colour") {
+    {
+        INFO("with transparency: what is opaque, whatever its colour");
         Bytes rows;
         for (int y = 0; y < 64; ++y) {
             rows.push_back(std::byte{0});
@@ -323,7 +328,8 @@ TEST_CASE("white of a mask is repainted, everything else keeps its bytes") {
         CHECK(n_changed(result, picture, 32, 64) == 0);
         CHECK(n_changed(result, picture, 0, 32) > 1000);
     }
-    SUBCASE("dark grey counts as black") {
+    {
+        INFO("dark grey counts as black");
         Image grey = stripe(64, 64, 0, 32);
         for (uint8_t& value : grey.rgb) {
             value = value == 0 ? 120 : value;

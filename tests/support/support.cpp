@@ -100,9 +100,7 @@ ByteWriter& ByteWriter::string(std::string_view text) {
 }
 
 ByteWriter& ByteWriter::raw(std::span<const std::byte> bytes) {
-    for (const std::byte byte : bytes) {
-        bytes_.push_back(byte);
-    }
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
     return *this;
 }
 
