@@ -172,7 +172,9 @@ int main_checked(int argc, char** argv) {
         std::cout << "flux2-convert " << version() << "\n";
         return 0;
     }
-    return args.count("extract-lora") > 0 ? run_extract(args) : run(args);
+    return naming_places(options, argc, argv, [&] {
+        return args.count("extract-lora") > 0 ? run_extract(args) : run(args);
+    });
 }
 
 }  // namespace

@@ -54,7 +54,8 @@ int run(int argc, char** argv) {
         return 0;
     }
     cli::check_no_leftovers(args);
-    const ServerOptions o = read_server_options(args);
+    const ServerOptions o =
+        naming_places(options, argc, argv, [&] { return read_server_options(args); });
     cli::cancel_on_signals();
     Service service(o);
     HttpServer server(service);

@@ -312,17 +312,9 @@ std::vector<std::string> with_known_spelling(const cxxopts::Options& options, in
         }
         const size_t end = std::min(argument.find('='), argument.size());
         const std::string name = argument.substr(2, end - 2);
-        const auto spelled = [&](char from, char to) {
-            std::string other = name;
-            std::replace(other.begin(), other.end(), from, to);
-            return other;
-        };
-        for (const std::string& other :
-             {name == "dataset" ? "dataset_config" : name, spelled('-', '_'), spelled('_', '-')}) {
-            if (known.contains(other)) {
-                argument.replace(2, end - 2, other);
-                break;
-            }
+        const auto option = detail::find_option(known, name == "dataset" ? "dataset_config" : name);
+        if (option != known.end()) {
+            argument.replace(2, end - 2, option->first);
         }
     }
     return arguments;

@@ -68,6 +68,18 @@ inline KnownOptions known_options(const cxxopts::Options& options) {
     return known;
 }
 
+// Finds an option by its name with hyphens or underscores.
+inline KnownOptions::const_iterator find_option(const KnownOptions& known, std::string name) {
+    auto found = known.find(name);
+    for (const auto& [from, to] : {std::pair{'-', '_'}, {'_', '-'}}) {
+        if (found == known.end()) {
+            std::replace(name.begin(), name.end(), from, to);
+            found = known.find(name);
+        }
+    }
+    return found;
+}
+
 // The argument for a value. Empty for a flag that is off.
 inline std::string argument_of(const std::string& option, bool is_flag, const std::string& value,
                                const std::string& place) {
@@ -89,7 +101,7 @@ inline std::string program_of(const cxxopts::Options& options) {
 
 inline bool is_program(const std::string& section) {
     return section == "flux2" || section == "flux2-server" || section == "flux2-convert" ||
-           section == "flux2-train";
+           section == "flux2-train" || section == "flux2-rpc-server";
 }
 
 // Commands read the file of settings if they know presets, programs always do. Others compare,
@@ -105,8 +117,8 @@ inline void check_lines(const SettingsFile& file, const std::string& program,
     for (const SettingsLine& line : file.lines) {
         const bool is_ours =
             line.section == program || (program == "flux2" && !is_program(line.section));
-        check(!is_ours || known.contains(line.option), ErrorKind::bad_argument, file.place(line),
-              ": ", program, " has no option '", line.option,
+        check(!is_ours || find_option(known, line.option) != known.end(), ErrorKind::bad_argument,
+              file.place(line), ": ", program, " has no option '", line.option,
               "'; its help lists them, and options of another program go under its name, such as "
               "[flux2-server]");
         const bool is_preset = !line.section.empty() && !is_program(line.section);
@@ -124,7 +136,7 @@ inline std::map<std::string, OptionSource> values_in(const SettingsFile& file,
     for (const std::string& section : sections) {
         std::map<std::string, OptionSource> here;
         for (const SettingsLine& line : file.lines) {
-            const auto option = known.find(line.option);
+            const auto option = find_option(known, line.option);
             if (line.section == section && option != known.end()) {
                 OptionSource& source = here[option->second.name];
                 source.option = option->second.name;
@@ -285,10 +297,11 @@ auto naming_places(cxxopts::Options& options, int argc, char** argv, const Body&
             const std::string name = "--" + source.option;
             const size_t at = message.find(name);
             const size_t end = at + name.size();
+            const auto is_of_name = [](char c) {
+                return c == '-' || c == '_' || (c >= 'a' && c <= 'z');
+            };
             const bool is_named =
-                at != std::string::npos &&
-                (end == message.size() ||
-                 (message[end] != '-' && (message[end] < 'a' || message[end] > 'z')));
+                at != std::string::npos && (end == message.size() || !is_of_name(message[end]));
             if (is_named && source.place != kCommandLine) {
                 throw Error(error.kind(),
                             concat(message, " (", name, " is set in ", source.place, ")"));

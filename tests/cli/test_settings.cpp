@@ -1,153 +1,59 @@
-// For every option of flux2: what is typed is stronger than a variable, that than a preset, that
-// than the file of settings.
-#include "base/parse_arguments.hpp"
+// The options of flux2 in its file of settings, in variables and in presets.
 #include "common/options.hpp"
+#include "support/option_walk.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 namespace flux2::cli {
 namespace {
 
-// Sets a variable while it exists.
-class Variable {
-  public:
-    Variable(std::string name, const std::string& value) : name_(std::move(name)) {
-        setenv(name_.c_str(), value.c_str(), 1);
-    }
-    ~Variable() {
-        if (name_ == "FLUX2_CONFIG") {
-            setenv("FLUX2_CONFIG", "", 1);
-        } else {
-            unsetenv(name_.c_str());
-        }
-    }
-    Variable(const Variable&) = delete;
-    Variable& operator=(const Variable&) = delete;
-
-  private:
-    std::string name_;
-};
-
-cxxopts::Options table(const std::string& program = "flux2") {
-    cxxopts::Options options(program);
-    add_model_options(options);
-    add_generate_options(options);
-    add_settings_options(options);
-    return options;
-}
-
-struct Arguments {
-    std::vector<std::string> texts;
-    std::vector<char*> pointers;
-
-    explicit Arguments(std::vector<std::string> all) : texts(std::move(all)) {
-        texts.insert(texts.begin(), "flux2");
-        for (std::string& text : texts) {
-            pointers.push_back(text.data());
-        }
-    }
-    int argc() const { return static_cast<int>(pointers.size()); }
-    char** argv() { return pointers.data(); }
-};
-
-// The value of an option and where it comes from; empty when it is not set.
-OptionSource source_of(const std::string& option, const std::vector<std::string>& given) {
-    cxxopts::Options options = table();
-    Arguments arguments(given);
-    for (const OptionSource& source : option_sources(options, arguments.argc(), arguments.argv())) {
-        if (source.option == option) {
-            return source;
-        }
-    }
-    return {};
-}
-
-size_t count(const std::string& option, const std::vector<std::string>& given) {
-    cxxopts::Options options = table();
-    Arguments arguments(given);
-    return parse_arguments(options, arguments.argc(), arguments.argv()).count(option);
-}
-
-test::CaughtError refused(const std::string& text, const std::vector<std::string>& given = {}) {
-    const test::TemporaryFolder folder;
-    test::write_file(folder / "flux2.ini", text);
-    const Variable config("FLUX2_CONFIG", (folder / "flux2.ini").string());
-    return test::error_of([&] { count("width", given); });
+test::OptionProgram flux2_program() {
+    test::OptionProgram program;
+    program.describe = [] {
+        cxxopts::Options options("flux2");
+        add_model_options(options);
+        add_generate_options(options);
+        add_settings_options(options);
+        return options;
+    };
+    return program;
 }
 
 }  // namespace
 
 TEST_CASE("every option is taken from the strongest place that sets it") {
-    const test::TemporaryFolder folder;
-    const std::string file = (folder / "flux2.ini").string();
-    const Variable config("FLUX2_CONFIG", file);
-    cxxopts::Options options = table();
-    size_t n_options = 0;
-    for (const std::string& group : options.groups()) {
-        for (const cxxopts::HelpOptionDetails& option : options.group_help(group).options) {
-            const std::string name = detail::long_names(option.l).front();
-            if (name == "help" || name == "preset") {
-                continue;
-            }
-            CAPTURE(name);
-            ++n_options;
-            const bool is_flag = option.is_boolean;
-            const auto value = [&](const char* text) { return is_flag ? "1" : text; };
-            // Its default: not set.
-            test::write_file(file, "");
-            CHECK(source_of(name, {}).place.empty());
-            CHECK(count(name, {}) == 0);
-            // The file, for all programs and for this one.
-            test::write_file(file, name + " = " + value("all"));
-            CHECK(source_of(name, {}).values == std::vector<std::string>{value("all")});
-            CHECK(source_of(name, {}).place == file + ":1");
-            CHECK(count(name, {}) == 1);
-            test::write_file(file, name + "=" + value("all") + "\n[flux2]\n" + name + "=" +
-                                       value("program") + "\n[one]\n" + name + "=" +
-                                       value("preset"));
-            CHECK(source_of(name, {}).values == std::vector<std::string>{value("program")});
-            CHECK(source_of(name, {}).place == file + ":3");
-            // A preset.
-            const OptionSource preset = source_of(name, {"--preset", "one"});
-            CHECK(preset.values == std::vector<std::string>{value("preset")});
-            CHECK(preset.place == file + ":5");
-            // The variable.
-            const Variable variable(variable_of(name), value("variable"));
-            const OptionSource set = source_of(name, {"--preset", "one"});
-            CHECK(set.values == std::vector<std::string>{value("variable")});
-            CHECK(set.place == variable_of(name));
-            // The command line.
-            const std::vector<std::string> given = {
-                "--preset=one", "--" + name + (is_flag ? "" : std::string("=typed"))};
-            CHECK(source_of(name, given).place == "the command line");
-            CHECK(count(name, given) == 1);
-            if (!is_flag) {
-                CHECK(source_of(name, given).values == std::vector<std::string>{"typed"});
-            }
-        }
-    }
-    CHECK(n_options > 50);
+    CHECK(test::check_every_option(flux2_program()) > 50);
 }
 
 TEST_CASE("a wrong line of the file is told with file and line") {
-    test::CaughtError error = refused("device = CPU\nwidht = 768\n");
+    const test::OptionProgram flux2 = flux2_program();
+    test::check_wrong_lines(flux2, "overwrite");
+    test::CaughtError error = flux2.refused("device = CPU\nwidht = 768\n");
     CHECK(error.kind == ErrorKind::bad_argument);
     CHECK(error.mentions("flux2.ini:2: flux2 has no option 'widht'"));
-    error = refused("[portrait]\nwidht = 768\n");
+    error = flux2.refused("[portrait]\nwidht = 768\n");
     CHECK(error.mentions("flux2.ini:2: flux2 has no option 'widht'"));
-    error = refused("overwrite = perhaps\n");
-    CHECK(error.mentions("flux2.ini:1 is 'perhaps', expected 1 or 0"));
-    error = refused("[portrait]\nwidth = 768\n[flux2]\n", {"--preset", "portrat"});
+    error = flux2.refused("[portrait]\nwidth = 768\n[flux2]\n", {"--preset", "portrat"});
     CHECK(error.mentions("there is no preset 'portrat'"));
     CHECK(error.mentions("it has portrait"));
-    error = refused("[portrait]\npreset = other\n");
+    error = flux2.refused("[portrait]\npreset = other\n");
     CHECK(error.mentions("flux2.ini:2: a preset cannot choose another preset"));
+}
+
+TEST_CASE("flux2 leaves out lines under the names of other programs") {
+    const test::TemporaryFolder folder;
+    const std::string file = (folder / "flux2.ini").string();
+    const test::Variable config("FLUX2_CONFIG", file);
+    for (const char* program : {"server", "convert", "train", "rpc-server"}) {
+        CAPTURE(program);
+        test::write_file(file, std::string("[flux2-") + program + "]\nport = 1\nseed = 2\n");
+        CHECK(flux2_program().values_of("seed", {}).empty());
+    }
 }
 
 TEST_CASE("a wrong value says where it is set") {
@@ -190,22 +96,11 @@ TEST_CASE("flux2 config prints what holds and from where") {
     }
 }
 
-TEST_CASE("the converter reads its own section only") {
-    const test::TemporaryFolder folder;
-    test::write_file(folder / "flux2.ini", "type = Q8_0\n[flux2-convert]\nverify = yes\n");
-    const Variable config("FLUX2_CONFIG", (folder / "flux2.ini").string());
-    cxxopts::Options options("flux2-convert");
-    options.add_options()("type", "", cxxopts::value<std::string>())("verify", "");
-    Arguments arguments({});
-    const auto args = parse_arguments(options, arguments.argc(), arguments.argv());
-    CHECK(args.count("type") == 0);
-    CHECK(args.count("verify") == 1);
-}
-
 TEST_CASE("-hf is one option, also among others of one letter") {
-    CHECK(source_of("hf-repo", {"-hf", "a/b:Q4_0", "-s", "7"}).values ==
+    const test::OptionProgram flux2 = flux2_program();
+    CHECK(flux2.source_of("hf-repo", {"-hf", "a/b:Q4_0", "-s", "7"}).values ==
           std::vector<std::string>{"a/b:Q4_0"});
-    CHECK(source_of("seed", {"-hf", "a/b:Q4_0", "-s", "7"}).values ==
+    CHECK(flux2.source_of("seed", {"-hf", "a/b:Q4_0", "-s", "7"}).values ==
           std::vector<std::string>{"7"});
 }
 
