@@ -6,6 +6,7 @@
 
 #include <httplib.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -155,15 +156,24 @@ HttpConnection::~HttpConnection() = default;
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+// `last` is when the request began or its last bytes came.
 HttpAnswer finish(const httplib::Result& result, HttpAnswer answer, bool was_stopped,
-                  const HttpSettings& settings) {
+                  const HttpSettings& settings, Clock::time_point last) {
     if (result) {
         take_headers(*result, answer);
     } else if (settings.is_cancelled()) {
         answer.trouble = Trouble::cancelled;
     } else if (!was_stopped) {
         answer.trouble = trouble_of(result.error());
-        answer.reason = httplib::to_string(result.error());
+        const bool is_silent =
+            answer.trouble == Trouble::dropped && Clock::now() - last >= settings.read_timeout;
+        answer.reason =
+            is_silent
+                ? concat("nothing arrived for ",
+                         std::chrono::duration<double>(settings.read_timeout).count(), " seconds")
+                : httplib::to_string(result.error());
     }
     return answer;
 }
@@ -172,7 +182,9 @@ HttpAnswer finish(const httplib::Result& result, HttpAnswer answer, bool was_sto
 
 HttpAnswer HttpConnection::head(const std::string& target, const HttpHeaders& headers) {
     const CancelWatch watch(impl_->client, settings_.cancel);
-    return finish(impl_->client.Head(target, to_library(headers)), {}, false, settings_);
+    const Clock::time_point start = Clock::now();
+    const httplib::Result result = impl_->client.Head(target, to_library(headers));
+    return finish(result, {}, false, settings_, start);
 }
 
 HttpAnswer HttpConnection::get(const std::string& target, const HttpHeaders& headers,
@@ -180,12 +192,14 @@ HttpAnswer HttpConnection::get(const std::string& target, const HttpHeaders& hea
     const CancelWatch watch(impl_->client, settings_.cancel);
     HttpAnswer answer;
     bool was_stopped = false;
+    Clock::time_point last = Clock::now();
     const auto on_headers = [&](const httplib::Response& response) {
         take_headers(response, answer);
         was_stopped = receiver != nullptr && !receiver->headers(answer);
         return !was_stopped;
     };
     const auto on_bytes = [&](const char* data, size_t size) {
+        last = Clock::now();
         if (receiver == nullptr) {
             answer.body.append(data, size);
             return answer.body.size() <= kMaxBodyBytes;
@@ -196,7 +210,7 @@ HttpAnswer HttpConnection::get(const std::string& target, const HttpHeaders& hea
     };
     const httplib::Result result =
         impl_->client.Get(target, to_library(headers), on_headers, on_bytes);
-    return finish(result, std::move(answer), was_stopped, settings_);
+    return finish(result, std::move(answer), was_stopped, settings_, last);
 }
 
 }  // namespace flux2::hub

@@ -170,6 +170,42 @@ TEST_CASE("connections that never bring a byte end in a sentence, and the partia
     CHECK(fs::file_size(c.partial()) == 400'000);
 }
 
+TEST_CASE("a server that falls silent is left after a time and asked for the rest") {
+    Case c;
+    c.settings.http.read_timeout = std::chrono::milliseconds(250);
+    c.hub.stalls = 1;
+    c.hub.stall_after = 300'000;
+    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(c.hub.stalls == 0);
+    // On a busy machine an answer that is only late is left too, so these are limits.
+    CHECK(c.hub.n_requests("bytes") >= 2);
+    CHECK(c.hub.bytes_sent() < c.bytes.size() + 300'000);
+    // Over several connections too.
+    fs::remove_all(c.folder / "models--owner--model");
+    c.settings.connections = 4;
+    c.settings.chunk_bytes = 100'000;
+    c.hub.stalls = 2;
+    c.hub.stall_after = 3'000;  // less than any chunk
+    const size_t n_before = c.hub.n_requests("bytes");
+    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(c.hub.stalls == 0);
+    CHECK(c.hub.n_requests("bytes") >= n_before + 11 + 2);
+}
+
+TEST_CASE("a server that stays silent ends in a sentence, and the partial file stays") {
+    Case c;
+    c.settings.http.read_timeout = std::chrono::milliseconds(100);
+    c.settings.attempts = 3;
+    fs::create_directories(c.partial().parent_path());
+    test::write_file(c.partial(), c.bytes.substr(0, 400'000));
+    c.hub.stalls = 1000;
+    const std::string error = c.error();
+    CHECK(has(error, "the connection to 127.0.0.1 ended early (nothing arrived for 0.1 seconds)"));
+    CHECK(has(error, "run it again to continue"));
+    CHECK(c.hub.n_requests("bytes") == 3);
+    CHECK(fs::file_size(c.partial()) == 400'000);
+}
+
 TEST_CASE("several connections fetch a file byte for byte") {
     Case c;
     c.settings.connections = 4;

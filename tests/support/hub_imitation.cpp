@@ -5,6 +5,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <random>
 #include <utility>
 
@@ -275,22 +276,32 @@ void TestHub::send(const File& file, const httplib::Request&, httplib::Response&
     if (ignores_ranges) {
         response.status = 200;
     }
-    const bool drops_this = drops > 0;
-    if (drops_this) {
-        --drops;
-    }
+    // How many answers of a kind are left, less this one.
+    const auto is_one_of = [](std::atomic<int>& left) {
+        int n = left;
+        while (n > 0 && !left.compare_exchange_weak(n, n - 1)) {
+        }
+        return n > 0;
+    };
+    const bool stalls_this = is_one_of(stalls);
+    const bool drops_this = !stalls_this && is_one_of(drops);
+    const uint64_t most = stalls_this  ? stall_after.load()
+                          : drops_this ? drop_after.load()
+                                       : UINT64_MAX;
     auto sent = std::make_shared<uint64_t>(0);
     response.set_content_provider(
         file.bytes.size(), "application/octet-stream",
-        [this, &file, drops_this, sent](size_t offset, size_t length, httplib::DataSink& sink) {
+        [this, &file, stalls_this, most, sent](size_t offset, size_t length,
+                                               httplib::DataSink& sink) {
             constexpr size_t kStep = 64 << 10;
             size_t n = std::min(kStep, length);
-            if (drops_this) {
-                if (*sent >= drop_after) {
-                    return false;
+            if (*sent >= most) {
+                while (stalls_this && sink.is_writable()) {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(2));
                 }
-                n = std::min<size_t>(n, drop_after - *sent);
+                return false;
             }
+            n = static_cast<size_t>(std::min<uint64_t>(n, most - *sent));
             if (pause_us > 0) {
                 std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
             }

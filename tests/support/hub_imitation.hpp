@@ -66,6 +66,8 @@ class TestHub {
     std::string retry_after;
     std::atomic<int> drops = 0;            // so many end early,
     std::atomic<uint64_t> drop_after = 0;  // after so many bytes
+    std::atomic<int> stalls = 0;           // so many stay silent until the client gives up,
+    std::atomic<uint64_t> stall_after = 0;
     std::atomic<bool> ignores_ranges = false;
     std::atomic<bool> sends_web_page = false;
     std::atomic<int> pause_us = 0;  // before each 64 KiB
