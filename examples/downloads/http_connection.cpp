@@ -5,6 +5,7 @@
 #include "base/letter_case.hpp"
 
 #include <httplib.h>
+#include <openssl/ssl.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -83,6 +84,25 @@ void set_proxy(httplib::Client& client, const std::string& text, const std::stri
     client.set_no_proxy(split_at_commas(exceptions));
 }
 
+// Of the ciphers of TLS 1.3 that the system allows, AES with keys of 128 bits is asked for first:
+// it takes less time than OpenSSL's first choice, 256 bits.
+void prefer_short_keys(httplib::Client& client) {
+    SSL_CTX* context = static_cast<SSL_CTX*>(client.tls_context());
+    const STACK_OF(SSL_CIPHER)* allowed = SSL_CTX_get_ciphers(context);
+    std::string names;
+    for (int i = 0; i < sk_SSL_CIPHER_num(allowed); ++i) {
+        const SSL_CIPHER* cipher = sk_SSL_CIPHER_value(allowed, i);
+        const std::string name = SSL_CIPHER_get_name(cipher);
+        if (SSL_CIPHER_get_version(cipher) == std::string("TLSv1.3")) {
+            names = name == "TLS_AES_128_GCM_SHA256" ? name + ":" + names : names + name + ":";
+        }
+    }
+    if (!names.empty()) {
+        names.pop_back();
+        SSL_CTX_set_ciphersuites(context, names.c_str());
+    }
+}
+
 // While it exists, a raised flag closes the client's connection.
 class CancelWatch {
   public:
@@ -143,6 +163,9 @@ HttpConnection::HttpConnection(const Url& server, const HttpSettings& settings)
     client.set_read_timeout(settings.read_timeout);
     client.set_write_timeout(settings.read_timeout);
     const bool is_tls = server.scheme == "https";
+    if (is_tls) {
+        prefer_short_keys(client);
+    }
     if (is_tls && !settings.ca_file.empty()) {
         client.set_ca_cert_path(settings.ca_file.string());
     }

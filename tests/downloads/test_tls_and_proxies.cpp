@@ -46,6 +46,7 @@ TEST_CASE("a server with a certificate of a known authority is used, any other i
     CHECK(hub.stalls == 0);
     CHECK(hub.bytes_sent() >= 300'000);
     CHECK(hub.requests().back().range.starts_with("bytes=1"));
+    CHECK(hub.requests().back().cipher == "TLS_AES_128_GCM_SHA256");
 }
 
 TEST_CASE("a certificate for another address is refused") {

@@ -1,6 +1,7 @@
 #include "support/hub_imitation.hpp"
 
 #include <openssl/evp.h>
+#include <openssl/ssl.h>
 #include <nlohmann/json.hpp>
 
 #include <array>
@@ -148,10 +149,11 @@ size_t TestHub::n_requests(const std::string& server) const {
 }
 
 void TestHub::note(const char* server, const httplib::Request& request) {
+    const auto* tls = static_cast<const SSL*>(request.ssl);
     const std::lock_guard lock(mutex_);
-    requests_.push_back({server, request.method, request.target,
-                         request.get_header_value("Authorization"),
-                         request.get_header_value("Range")});
+    requests_.push_back(
+        {server, request.method, request.target, request.get_header_value("Authorization"),
+         request.get_header_value("Range"), tls == nullptr ? "" : SSL_get_cipher_name(tls)});
 }
 
 const TestHub::File* TestHub::find(const std::string& repository, const std::string& path) const {

@@ -25,6 +25,7 @@ struct HubRequest {
     std::string target;
     std::string token;  // the Authorization header
     std::string range;
+    std::string cipher;  // of TLS
 };
 
 class TestHub {
