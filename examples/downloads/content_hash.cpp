@@ -35,7 +35,7 @@ GrowingHash::~GrowingHash() {
 }
 
 void GrowingHash::advance(uint64_t size, std::shared_ptr<const std::vector<std::byte>> bytes) {
-    constexpr uint64_t kMostWaiting = 32 << 20;
+    constexpr uint64_t kMostWaiting = 8 << 20;
     std::unique_lock lock(mutex_);
     // To wait takes less time than to read them from the file later.
     changed_.wait(lock, [&] {

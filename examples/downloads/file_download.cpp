@@ -9,6 +9,7 @@
 #include "downloads/content_hash.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -210,15 +211,44 @@ class Download {
         }
     }
 
+    // Whether more than one connection can fetch the rest.
+    bool is_divisible() const {
+        return has_ranges_ && settings().connections > 1 && remote_.size &&
+               *remote_.size - file_.size() > 2 * settings().chunk_bytes;
+    }
+
     Outcome fetch_some() {
-        const uint64_t left = remote_.size ? *remote_.size - file_.size() : 0;
-        if (has_ranges_ && settings().connections > 1 && left > 2 * settings().chunk_bytes) {
-            return fetch_chunks();
-        }
-        const Range range = {file_.size(), std::nullopt};
         HttpConnection connection(remote_.address, settings().http);
-        // Written in pieces of this size: fewer calls of the system, and little is lost in a crash.
-        constexpr size_t kPiece = 1 << 20;
+        if (settings().enough_rate > 0) {
+            // How fast one connection is shows in a short range first, which is lost time where
+            // several are faster.
+            constexpr uint64_t kFirst = 256 << 10;
+            const uint64_t most = 8 * settings().chunk_bytes;
+            for (uint64_t n = kFirst; is_divisible(); n = std::min(8 * n, most)) {
+                const uint64_t end = std::min(file_.size() + n, *remote_.size);
+                const InOrder part = fetch_in_order(connection, {file_.size(), end});
+                if (part.outcome.end != End::complete || is_complete()) {
+                    return part.outcome;
+                }
+                if (part.rate < settings().enough_rate || file_.size() != end) {
+                    break;
+                }
+            }
+        }
+        return is_divisible() ? fetch_chunks()
+                              : fetch_in_order(connection, {file_.size(), std::nullopt}).outcome;
+    }
+
+    struct InOrder {
+        Outcome outcome;
+        double rate = 0;  // bytes per second, from the first ones on
+    };
+
+    // Over one connection, written as it arrives.
+    InOrder fetch_in_order(HttpConnection& connection, const Range& range) {
+        using Clock = std::chrono::steady_clock;
+        // Written in pieces of this size, which stay in a core's cache until they are hashed.
+        constexpr size_t kPiece = 256 << 10;
         Bytes piece = buffers_.take(kPiece);
         const auto write = [&] {
             if (!piece.empty()) {
@@ -226,7 +256,10 @@ class Download {
                 piece = buffers_.take(kPiece);
             }
         };
-        const Outcome outcome = fetch(connection, range, [&](std::span<const std::byte> bytes) {
+        std::optional<Clock::time_point> start;
+        InOrder got;
+        got.outcome = fetch(connection, range, [&](std::span<const std::byte> bytes) {
+            start = start.value_or(Clock::now());
             const uint64_t size = file_.size() + piece.size() + bytes.size();
             const bool fits = !remote_.size || size <= *remote_.size;
             if (fits && piece.size() + bytes.size() > kPiece) {
@@ -238,7 +271,9 @@ class Download {
             return fits;
         });
         write();
-        return outcome;
+        const std::chrono::duration<double> elapsed = Clock::now() - start.value_or(Clock::now());
+        got.rate = static_cast<double>(file_.size() - range.begin) / elapsed.count();
+        return got;
     }
 
     // One request. `take` gets the bytes of the range in order and returns false to end it.

@@ -21,7 +21,10 @@ struct HubSettings {
     std::string offline_reason;      // what forbids requests; empty: nothing
     int connections = 4;             // for one large file
     uint64_t chunk_bytes = 8 << 20;  // that one of them fetches at a time
-    int attempts = 5;                // in a row without a new byte
+    // Bytes per second of one connection at which no others are opened: hash and disk hardly take
+    // more. 0: others are always opened.
+    double enough_rate = 200e6;
+    int attempts = 5;                            // in a row without a new byte
     std::chrono::milliseconds first_wait{1000};  // between attempts; doubled each time
     std::chrono::milliseconds longest_wait{60'000};
     HttpSettings http;

@@ -206,6 +206,33 @@ TEST_CASE("a server that stays silent ends in a sentence, and the partial file s
     CHECK(fs::file_size(c.partial()) == 400'000);
 }
 
+TEST_CASE("a connection that is fast enough stays the only one, and others join a slower one") {
+    Case c;
+    c.bytes = test::random_bytes(3'000'001);
+    c.hub.add(kRepository, kFile, c.bytes);
+    c.settings.connections = 4;
+    c.settings.chunk_bytes = 100'000;
+    c.settings.enough_rate = 1;
+    CHECK(text_of(c.fetch()) == c.bytes);
+    std::vector<std::string> ranges;
+    for (const test::HubRequest& request : c.hub.requests()) {
+        if (request.server == "bytes") {
+            ranges.push_back(request.range);
+        }
+    }
+    // 256 KiB, then eight chunks at a time as long as more than two are left.
+    CHECK(ranges == std::vector<std::string>{"bytes=0-262143", "bytes=262144-1062143",
+                                             "bytes=1062144-1862143", "bytes=1862144-2662143",
+                                             "bytes=2662144-3000000"});
+    CHECK(c.hub.bytes_sent() == c.bytes.size());
+
+    fs::remove_all(c.folder / "models--owner--model");
+    c.settings.enough_rate = 1e18;
+    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(c.hub.bytes_sent() == 2 * c.bytes.size());
+    CHECK(c.hub.n_requests("bytes") == 5 + 1 + 28);  // 28 chunks after the first 256 KiB
+}
+
 TEST_CASE("several connections fetch a file byte for byte") {
     Case c;
     c.settings.connections = 4;

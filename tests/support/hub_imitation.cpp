@@ -130,6 +130,7 @@ hub::HubSettings TestHub::settings(const std::filesystem::path& cache) const {
     settings.token_place = "HF_TOKEN";
     settings.cache = cache;
     settings.connections = 1;
+    settings.enough_rate = 0;
     settings.first_wait = std::chrono::milliseconds(2);
     settings.longest_wait = std::chrono::milliseconds(50);
     return settings;
