@@ -39,6 +39,13 @@ std::string identity_of(const std::vector<DatasetSource>& sources,
     return concat(pictures.size(), " pictures ", hash.hex().substr(0, 12));
 }
 
+// By its contents, wherever it lies.
+std::string identity_of(const fs::path& file) {
+    const MappedFile mapped(file);
+    return concat(file.filename().string(), " ",
+                  WideHash().add(mapped.bytes()).hex().substr(0, 12));
+}
+
 std::string joined(const std::vector<std::string>& texts) {
     std::string all;
     for (const std::string& text : texts) {
@@ -60,7 +67,8 @@ fs::path state_named(const fs::path& named, const std::string& name) {
 
 RunSettings settings_of(const TrainOptions& o, const Model& model,
                         const std::vector<DatasetSource>& sources,
-                        const std::vector<DatasetPicture>& pictures) {
+                        const std::vector<DatasetPicture>& pictures,
+                        const TrainedAdapter& adapter) {
     const TrainerOptions& t = o.trainer;
     const NoiseLevels& levels = t.noise_levels;
     RunSettings settings;
@@ -75,8 +83,11 @@ RunSettings settings_of(const TrainOptions& o, const Model& model,
     set("trigger_word", o.trigger_word);
     set("caption_dropout_rate", t.caption_dropout);
     set("flip_aug", t.flips);
-    set("network_dim", o.adapter.rank);
-    set("network_alpha", o.adapter.alpha.value_or(static_cast<double>(o.adapter.rank)));
+    if (!o.network_weights.empty()) {
+        set("network_weights", identity_of(o.network_weights));
+    }
+    set("network_dim", adapter.rank());
+    set("network_alpha", adapter.alpha());
     set("include_patterns", joined(o.adapter.include));
     set("exclude_patterns", joined(o.adapter.exclude));
     set("learning_rate", t.rate.peak);

@@ -18,7 +18,7 @@ namespace flux2::cli {
 // Everything that the result depends on, by the names of options.
 RunSettings settings_of(const TrainOptions& options, const Model& model,
                         const std::vector<DatasetSource>& sources,
-                        const std::vector<DatasetPicture>& pictures);
+                        const std::vector<DatasetPicture>& pictures, const TrainedAdapter& adapter);
 
 class RunFiles {
   public:

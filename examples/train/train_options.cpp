@@ -39,9 +39,10 @@ void add_data_options(cxxopts::Options& options) {
 }
 
 void add_network_options(cxxopts::Options& options) {
-    options.add_options("LoRA")                                                 //
-        ("network_dim", "rank (default 16)", text())                            //
-        ("network_alpha", "scale is alpha / rank (default: the rank)", text())  //
+    options.add_options("LoRA")                                                  //
+        ("network_weights", "go on from this LoRA file, with its rank", text())  //
+        ("network_dim", "rank (default 16)", text())                             //
+        ("network_alpha", "scale is alpha / rank (default: the rank)", text())   //
         ("include_patterns",
          "train only matrices whose names match this regular expression "
          "(repeatable)",
@@ -165,6 +166,7 @@ void read_data_options(const cxxopts::ParseResult& args, TrainOptions& o) {
 }
 
 void read_network_options(const cxxopts::ParseResult& args, TrainOptions& o) {
+    read_path(args, "network_weights", o.network_weights);
     read_count(args, "network_dim", o.adapter.rank, 1, 1024);
     if (args.count("network_alpha") > 0) {
         double alpha = 0;

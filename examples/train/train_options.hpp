@@ -35,6 +35,7 @@ struct TrainOptions {
     int64_t validate_every = 100;
     std::string trigger_word;
     AdapterChoice adapter;
+    std::filesystem::path network_weights;  // a LoRA to go on from
     TrainerOptions trainer;
     std::optional<int64_t> max_steps, max_epochs;
     std::optional<double> warmup_share;  // of all steps, in place of warmup_steps

@@ -12,6 +12,7 @@
 #include "common/model_choice.hpp"
 #include "pipeline/loaded_model.hpp"
 #include "pipeline/model.hpp"
+#include "train/continued_adapter.hpp"
 #include "train/dataset_file.hpp"
 #include "train/loss_curve.hpp"
 #include "train/run_files.hpp"
@@ -161,6 +162,9 @@ std::map<std::string, std::string> facts_of(const TrainOptions& o, const Model& 
         {"ss_caption_dropout_rate", concat(t.caption_dropout)},
         {"ss_ema_decay", concat(t.ema_decay)},
         {"flux2_version", version()}};
+    if (!o.network_weights.empty()) {
+        facts["ss_network_weights"] = o.network_weights.filename().string();
+    }
     if (!o.trigger_word.empty()) {
         facts["modelspec.trigger_phrase"] = o.trigger_word;
     }
@@ -313,12 +317,20 @@ void tell_model(const Model& model) {
 
 std::string summary(const TrainOptions& o, const Data& data, const TrainedAdapter& adapter) {
     const size_t n_held_out = data.validation_pictures.size();
+    const bool continues = !o.network_weights.empty();
     return concat("dataset: ", data.pictures.size(), " pictures",
                   n_held_out == 0 ? "" : concat(", ", n_held_out, " held out"), "\nLoRA: rank ",
                   adapter.rank(), ", alpha ", adapter.alpha(),
-                  o.adapter.alpha ? "" : " (equal to the rank)", ", ", adapter.modules().size(),
-                  " matrices, ", adapter.parameters().size(),
-                  " parameters\ntraining: ", o.trainer.n_steps, " steps");
+                  o.adapter.alpha || continues ? "" : " (equal to the rank)", ", ",
+                  adapter.modules().size(), " matrices, ", adapter.parameters().size(),
+                  " parameters", continues ? ", from " + o.network_weights.string() : "",
+                  "\ntraining: ", o.trainer.n_steps, " steps");
+}
+
+TrainedAdapter first_adapter(const TrainOptions& o, const Model& model) {
+    return o.network_weights.empty()
+               ? TrainedAdapter(model.sizes, o.adapter)
+               : continue_adapter(o.network_weights, model.sizes, model.info.name, o.adapter);
 }
 
 struct Encoded {
@@ -384,7 +396,7 @@ void train(TrainOptions o) {
     tell_model(model);
     const Data data = read_data(o, model);
     settle_steps(data, o);
-    TrainedAdapter adapter(model.sizes, o.adapter);
+    TrainedAdapter adapter = first_adapter(o, model);
     display.say(summary(o, data, adapter));
     WeightOptions weights = weight_options(o.model.load, Part::transformer, Placement::device);
     TrainPlan plan = place_weights(o, model, data, adapter, weights);
@@ -398,7 +410,7 @@ void train(TrainOptions o) {
         std::cout << plan_text(plan, o.trainer.n_steps);
         return;
     }
-    RunFiles run_files(o, settings_of(o, model, data.sources, data.pictures),
+    RunFiles run_files(o, settings_of(o, model, data.sources, data.pictures, adapter),
                        facts_of(o, model, data, adapter));
     std::optional<TrainingState> state = run_files.find_state();
     check_free_space(run_files.in_folder(".safetensors"),

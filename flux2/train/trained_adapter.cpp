@@ -77,7 +77,9 @@ std::vector<ExpectedTensor> choose(const TransformerSizes& sizes, const AdapterC
             return std::count_if(patterns.begin(), patterns.end(),
                                  [&](Pattern& pattern) { return pattern.is_in(tensor.name); }) > 0;
         };
-        const bool included = match(include) || (include.empty() && in_block);
+        const bool is_usual =
+            choice.matrices.empty() ? in_block : choice.matrices.contains(tensor.name);
+        const bool included = match(include) || (include.empty() && is_usual);
         if (!match(exclude) && included) {
             chosen.push_back(std::move(tensor));
         }
@@ -85,7 +87,7 @@ std::vector<ExpectedTensor> choose(const TransformerSizes& sizes, const AdapterC
     check_all_found(include, "train");
     check_all_found(exclude, "leave out");
     check(!chosen.empty(), ErrorKind::bad_argument,
-          "the patterns leave no matrix to train; leave out fewer");
+          "no matrix that can be trained is left; choose more of them");
     return chosen;
 }
 
@@ -106,7 +108,8 @@ std::string kohya_name(std::string name) {
 }  // namespace
 
 TrainedAdapter::TrainedAdapter(const TransformerSizes& sizes, const AdapterChoice& choice)
-    : rank_(choice.rank), alpha_(choice.alpha.value_or(static_cast<double>(choice.rank))) {
+    : rank_(choice.rank.value_or(kUsualRank)),
+      alpha_(choice.alpha.value_or(static_cast<double>(rank_))) {
     constexpr int64_t kMaxRank = 1024;
     check(rank_ >= 1 && rank_ <= kMaxRank, ErrorKind::bad_argument, "the rank ", rank_,
           " is out of range; 1 to ", kMaxRank, " make sense");

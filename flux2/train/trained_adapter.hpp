@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,15 +25,20 @@ struct TrainedModule {
     size_t b = 0;  // where B begins: n_out rows of rank
 };
 
+constexpr int64_t kUsualRank = 16;
+
 // Which pairs there are.
 struct AdapterChoice {
-    int64_t rank = 16;
+    std::optional<int64_t> rank = std::nullopt;  // unset: kUsualRank
     std::optional<double> alpha = std::nullopt;  // the scale is alpha / rank; unset: the rank
     // Regular expressions (ECMAScript) that are searched in names of matrices. Without `include`
     // all matrices of the blocks are chosen. It may also name img_in, txt_in and
     // final_layer.linear; no others outside of the blocks can be trained.
     std::vector<std::string> include = {};
     std::vector<std::string> exclude = {};
+    // Without expressions: the matrices of these names, of those that can be trained; empty: all
+    // of the blocks.
+    std::set<std::string> matrices = {};
     uint64_t seed = 0;  // of the first values of A; B begins at zero
 };
 

@@ -219,6 +219,42 @@ TEST_CASE("only the last files are kept, samples are made, kohya's form is writt
     CHECK(has_trigger_word);
 }
 
+TEST_CASE("a run that goes on from a LoRA begins with its loss, rank and alpha") {
+    const TrainCase c;
+    const test::Arguments common = {"-d",
+                                    c.few_pictures(),
+                                    "--resolution",
+                                    "64",
+                                    "--validation_pictures",
+                                    "1",
+                                    "--max_train_steps",
+                                    "3",
+                                    "--learning_rate",
+                                    "1e-2"};
+    REQUIRE(c.run(joined(common, {"--network_dim", "4", "--network_alpha", "2", "--save-format",
+                                  "kohya", "--output_dir", c.in("first")}))
+                .exit_code == 0);
+    const test::Arguments again = joined(
+        common,
+        {"--network_weights", c.in("first/lora.safetensors"), "--output_dir", c.in("second")});
+    const auto result = c.run(again);
+    CAPTURE(result.err);
+    REQUIRE(result.exit_code == 0);
+    CHECK(says(result, "rank 4, alpha 2, 24 matrices"));
+    const std::vector<double> before = validation_losses(c.folder / "first/metrics.jsonl");
+    const std::vector<double> after = validation_losses(c.folder / "second/metrics.jsonl");
+    REQUIRE(before.size() == 2);
+    REQUIRE(after.size() == 2);
+    CHECK(before[0] != before[1]);
+    CHECK(after[0] == doctest::Approx(before[1]).epsilon(1e-6));
+    // The file is one of the settings, by its contents.
+    fs::copy_file(c.folder / "second/lora.safetensors", c.folder / "first/lora.safetensors",
+                  fs::copy_options::overwrite_existing);
+    const auto other = c.run(joined(again, {"--resume", c.in("second")}));
+    CHECK(other.exit_code == 2);
+    CHECK(says(other, "network_weights lora.safetensors "));
+}
+
 TEST_CASE("a run that cannot write ends with the state it had") {
     const TrainCase c;
     REQUIRE(c.run(joined(c.short_run("out"), {"--max_train_steps", "2"})).exit_code == 0);
