@@ -88,6 +88,9 @@ RunSettings settings_of(const TrainOptions& o, const Model& model,
     }
     set("network_dim", adapter.rank());
     set("network_alpha", adapter.alpha());
+    if (adapter.dropout() > 0) {
+        set("network_dropout", adapter.dropout());
+    }
     set("include_patterns", joined(o.adapter.include));
     set("exclude_patterns", joined(o.adapter.exclude));
     set("learning_rate", t.rate.peak);

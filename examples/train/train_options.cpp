@@ -39,10 +39,11 @@ void add_data_options(cxxopts::Options& options) {
 }
 
 void add_network_options(cxxopts::Options& options) {
-    options.add_options("LoRA")                                                  //
-        ("network_weights", "go on from this LoRA file, with its rank", text())  //
-        ("network_dim", "rank (default 16)", text())                             //
-        ("network_alpha", "scale is alpha / rank (default: the rank)", text())   //
+    options.add_options("LoRA")                                                                  //
+        ("network_weights", "go on from this LoRA file, with its rank", text())                  //
+        ("network_dim", "rank (default 16)", text())                                             //
+        ("network_alpha", "scale is alpha / rank (default: the rank)", text())                   //
+        ("network_dropout", "share of the values between A and B left out (default 0)", text())  //
         ("include_patterns",
          "train only matrices whose names match this regular expression "
          "(repeatable)",
@@ -173,6 +174,8 @@ void read_network_options(const cxxopts::ParseResult& args, TrainOptions& o) {
         read_double(args, "network_alpha", alpha);
         o.adapter.alpha = alpha;
     }
+    read_double(args, "network_dropout", o.adapter.dropout);
+    check_share("network_dropout", o.adapter.dropout);
     const auto read_patterns = [&](const char* name, std::vector<std::string>& target) {
         if (args.count(name) > 0) {
             target = args[name].as<std::vector<std::string>>();

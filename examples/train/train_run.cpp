@@ -143,6 +143,7 @@ std::map<std::string, std::string> facts_of(const TrainOptions& o, const Model& 
         {"ss_sd_model_name", model.info.path.filename().string()},
         {"ss_network_dim", concat(adapter.rank())},
         {"ss_network_alpha", concat(adapter.alpha())},
+        {"ss_network_dropout", concat(adapter.dropout())},
         {"ss_learning_rate", concat(t.rate.peak)},
         {"ss_lr_scheduler", to_string(t.rate.schedule)},
         {"ss_lr_warmup_steps", concat(t.rate.warmup_steps)},

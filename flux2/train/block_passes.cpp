@@ -4,6 +4,7 @@
 
 #include <array>
 #include <span>
+#include <string>
 
 namespace flux2 {
 namespace {
@@ -20,6 +21,20 @@ ggml_tensor* gated(const PassContext& context, ggml_tensor* x, ggml_tensor* bran
 // A matrix of a block with what it is multiplied with.
 LinearPass inside(const PassContext& context, ggml_tensor* w, ggml_tensor* x) {
     return LinearPass(context, w, x, trained_type(context.g.form()));
+}
+
+// Of A x; factors are F32.
+ggml_type inner_type(const PassContext& context) {
+    return context.drops ? GGML_TYPE_F32 : trained_type(context.g.form());
+}
+
+// What dropout leaves of values between A and B, or of their gradient.
+ggml_tensor* left_of(const PassContext& context, const TrainedPair& pair, ggml_tensor* x) {
+    if (!context.drops) {
+        return x;
+    }
+    Graph& g = context.g;
+    return ggml_mul(g, x->type == GGML_TYPE_F32 ? x : ggml_cast(g, x, GGML_TYPE_F32), pair.dropout);
 }
 
 // Values [first, first + n) of every row.
@@ -53,9 +68,14 @@ KeptAttention attend(const PassContext& context, std::span<const ProjectedHeads>
 
 LinearPass::LinearPass(const PassContext& context, ggml_tensor* w, ggml_tensor* x, ggml_type to)
     : w_(w), x_(x), y_(exact_linear(context.g, w, x, to)) {
-    if (const auto pair = context.pairs.find(w); pair != context.pairs.end()) {
-        inner_ = exact_linear(context.g, pair->second.a, x, trained_type(context.g.form()));
-        y_ = add_exact_linear(context.g, y_, pair->second.b, inner_);
+    if (const auto found = context.pairs.find(w); found != context.pairs.end()) {
+        TrainedPair& pair = found->second;
+        if (context.drops && pair.dropout == nullptr) {
+            pair.dropout =
+                context.g.input_f32(std::string(w->name) + ".drop", {pair.a->ne[1], x->ne[1]});
+        }
+        inner_ = left_of(context, pair, exact_linear(context.g, pair.a, x, inner_type(context)));
+        y_ = add_exact_linear(context.g, y_, pair.b, inner_);
     }
 }
 
@@ -67,7 +87,7 @@ ggml_tensor* LinearPass::keep_pair_gradients(const PassContext& context, ggml_te
     Graph& g = context.g;
     TrainedPair& pair = context.pairs.at(w_);
     pair.db = g.keep(outer_product(g, d, inner_));
-    ggml_tensor* d_inner = linear_gradient(g, pair.b, d);
+    ggml_tensor* d_inner = left_of(context, pair, linear_gradient(g, pair.b, d));
     pair.da = g.keep(outer_product(g, x_, d_inner));
     return d_inner;
 }

@@ -23,6 +23,9 @@ struct TrainedPair {
     ggml_tensor* b = nullptr;
     ggml_tensor* da = nullptr;  // [in, rank]
     ggml_tensor* db = nullptr;  // [out, rank]: transposed
+    // Input [rank, n] with what each value between A and B is multiplied with; null without
+    // dropout.
+    ggml_tensor* dropout = nullptr;
 };
 // By the matrix that they belong to.
 using TrainedPairs = std::unordered_map<const ggml_tensor*, TrainedPair>;
@@ -32,9 +35,10 @@ struct PassContext {
     Graph& g;
     TrainedPairs& pairs;
     Rope rope = {};
+    bool drops = false;  // values between A and B
 };
 
-// y = W x + B (A x)
+// y = W x + B (A x); with dropout A x is multiplied with its factors.
 class LinearPass {
   public:
     LinearPass() = default;
@@ -51,7 +55,7 @@ class LinearPass {
     ggml_tensor* keep_pair_gradients(const PassContext& context, ggml_tensor* d) const;
 
     ggml_tensor *w_ = nullptr, *x_ = nullptr;
-    ggml_tensor* inner_ = nullptr;  // A x [rank, n]; null without a pair
+    ggml_tensor* inner_ = nullptr;  // A x [rank, n], what is left of it; null without a pair
     ggml_tensor* y_ = nullptr;
 };
 

@@ -13,6 +13,7 @@ enum class RandomUse : uint64_t {
     caption_dropout,
     flip,
     validation_noise,
+    network_dropout,
 };
 
 // A 64-bit number with random bits.

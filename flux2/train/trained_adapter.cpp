@@ -109,12 +109,15 @@ std::string kohya_name(std::string name) {
 
 TrainedAdapter::TrainedAdapter(const TransformerSizes& sizes, const AdapterChoice& choice)
     : rank_(choice.rank.value_or(kUsualRank)),
-      alpha_(choice.alpha.value_or(static_cast<double>(rank_))) {
+      alpha_(choice.alpha.value_or(static_cast<double>(rank_))),
+      dropout_(choice.dropout) {
     constexpr int64_t kMaxRank = 1024;
     check(rank_ >= 1 && rank_ <= kMaxRank, ErrorKind::bad_argument, "the rank ", rank_,
           " is out of range; 1 to ", kMaxRank, " make sense");
     check(std::isfinite(alpha_) && alpha_ > 0, ErrorKind::bad_argument, "alpha ", alpha_,
           " makes no sense; use a number above 0");
+    check(dropout_ >= 0 && dropout_ < 1, ErrorKind::bad_argument, "a dropout of ", dropout_,
+          " makes no sense; use 0 to below 1");
     size_t n = 0;
     for (const ExpectedTensor& tensor : choose(sizes, choice)) {
         TrainedModule module = {

@@ -40,6 +40,8 @@ struct AdapterChoice {
     // of the blocks.
     std::set<std::string> matrices = {};
     uint64_t seed = 0;  // of the first values of A; B begins at zero
+    // The share of the values between A and B that an example leaves out while it is trained.
+    double dropout = 0;
 };
 
 // How files spell it.
@@ -52,13 +54,14 @@ enum class AdapterForm {
 class TrainedAdapter {
   public:
     // A is uniform within 1 / sqrt(n_in), as PyTorch initialises linear layers. Throws bad_argument
-    // for a rank or an alpha that make no sense, a broken expression, one that matches no matrix,
-    // and when no matrix is left.
+    // for a rank, an alpha or a dropout that make no sense, a broken expression, one that matches
+    // no matrix, and when no matrix is left.
     TrainedAdapter(const TransformerSizes& sizes, const AdapterChoice& choice);
 
     const std::vector<TrainedModule>& modules() const { return modules_; }
     int64_t rank() const { return rank_; }
     double alpha() const { return alpha_; }
+    double dropout() const { return dropout_; }
     float scale() const { return static_cast<float>(alpha_ / static_cast<double>(rank_)); }
     // The values of all modules.
     std::span<float> parameters() { return parameters_; }
@@ -74,6 +77,7 @@ class TrainedAdapter {
 
     int64_t rank_;
     double alpha_;
+    double dropout_;
     std::vector<TrainedModule> modules_;
     std::vector<float> parameters_;
 };

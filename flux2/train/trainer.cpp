@@ -61,6 +61,7 @@ TrainingExample Trainer::example_of(size_t picture, int64_t batch, size_t index)
         draw_noise_level(options_.noise_levels, options_.seed, a, b, tokens.ne[1]));
     example.txt = has_no_caption ? data_.no_caption : encoded.txt;
     example.references = encoded.references;
+    example.dropout_seed = random_bits(options_.seed, RandomUse::network_dropout, a, b);
     return example;
 }
 

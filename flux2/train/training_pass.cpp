@@ -1,6 +1,7 @@
 #include "train/training_pass.hpp"
 
 #include "base/check.hpp"
+#include "base/parallel.hpp"
 #include "checkpoints/inventory.hpp"
 #include "compute/graph.hpp"
 #include "compute/ops/token_ops.hpp"
@@ -8,6 +9,7 @@
 #include "pipeline/latents.hpp"
 #include "train/block_passes.hpp"
 #include "train/frozen_network.hpp"
+#include "train/network_dropout.hpp"
 #include "train/pair_transfer.hpp"
 
 #include <algorithm>
@@ -80,10 +82,11 @@ class Builder {
         }
     }
 
-    void build(bool wants_gradients) {
+    void build(bool wants_gradients, bool drops) {
         PassContext context = {
             g_, built_.pairs,
-            rope_of_axes(g_, built_.pos, sizes_.head_dim, static_cast<float>(sizes_.rope_theta))};
+            rope_of_axes(g_, built_.pos, sizes_.head_dim, static_cast<float>(sizes_.rope_theta)),
+            drops};
         const PassMods mods = time_mods();
         const LinearPass img_in(context, parts_.img_in, built_.img, GGML_TYPE_F32);
         const LinearPass txt_in(context, parts_.txt_in, built_.txt, GGML_TYPE_F32);
@@ -321,6 +324,7 @@ struct TrainingPass::State {
     Built& built_for(const ExampleShape& shape, bool wants_gradients);
     void stream_blocks(Built& built);
     void feed(Built& built, const TrainingExample& example) const;
+    void feed_dropout(Built& built, uint64_t seed) const;
     double run(Built& built, const TrainingExample& example);
 
     const Backend& backend;
@@ -342,7 +346,7 @@ Built& TrainingPass::State::built_for(const ExampleShape& shape, bool wants_grad
         built.emplace(backend, kNodesOfBlock * (n_blocks + 2), form, shape);
         Builder builder(*built, network, sizes);
         builder.declare_inputs(adapter, transfer.rank());
-        builder.build(wants_gradients);
+        builder.build(wants_gradients, wants_gradients && adapter.dropout() > 0);
         if (network.streams()) {
             stream_blocks(*built);
         }
@@ -387,8 +391,26 @@ void TrainingPass::State::feed(Built& built, const TrainingExample& example) con
     }
 }
 
+void TrainingPass::State::feed_dropout(Built& built, uint64_t seed) const {
+    const size_t n = built.in_order.size();
+    std::vector<std::vector<float>> factors(n);
+    parallel_for(n, backend.n_threads(), [&](size_t i, size_t) {
+        const ggml_tensor* input = built.in_order[i]->dropout;
+        if (input != nullptr) {
+            factors[i].resize(static_cast<size_t>(ggml_nelements(input)));
+            draw_dropout(adapter.dropout(), seed, i, adapter.rank(), input->ne[0], factors[i]);
+        }
+    });
+    for (size_t i = 0; i < n; ++i) {
+        if (built.in_order[i]->dropout != nullptr) {
+            built.graph.set(built.in_order[i]->dropout, factors[i]);
+        }
+    }
+}
+
 double TrainingPass::State::run(Built& built, const TrainingExample& example) {
     feed(built, example);
+    feed_dropout(built, example.dropout_seed);
     transfer.send(built.graph, built.in_order);
     built.graph.compute();
     velocity = built.graph.read(built.velocity);

@@ -33,6 +33,7 @@ struct TrainingExample {
     SharedTensor txt = share({});  // text features [text_width, n_txt]
     std::vector<LatentGrid> references = {};  // seen by the model; no part of the loss
     float guidance = 1;                       // for models with a guidance input
+    uint64_t dropout_seed = 0;                // of what the adapter's dropout leaves out
 };
 
 // What the work for an example depends on.
@@ -56,11 +57,11 @@ class TrainingPass {
 
     const TransformerSizes& sizes() const;
 
-    // The mean squared error of the velocity. Throws bad_argument for an example whose sizes do not
-    // fit together or the model.
+    // The mean squared error of the velocity, without dropout. Throws bad_argument for an example
+    // whose sizes do not fit together or the model.
     double loss(const TrainingExample& example);
-    // The same; adds its derivatives times `weight` to the gradients, which lie as the adapter's
-    // parameters do. The same bits for the same number of threads.
+    // The same with dropout; adds its derivatives times `weight` to the gradients, which lie as the
+    // adapter's parameters do. The same bits for the same number of threads.
     double add_gradients(const TrainingExample& example, float weight, std::span<float> gradients);
     // Of the last example [channels, n_img].
     const HostTensor& velocity() const;

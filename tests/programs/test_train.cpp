@@ -143,6 +143,8 @@ TEST_CASE("a run that is killed and resumed ends in the same bytes") {
                                     "--flip_aug",
                                     "--caption_dropout_rate",
                                     "0.3",
+                                    "--network_dropout",
+                                    "0.2",
                                     "--gradient_accumulation_steps",
                                     "2",
                                     "--validation_pictures",
@@ -371,6 +373,7 @@ TEST_CASE("bad data and bad options are refused before anything is written") {
     refused({"-d", c.in("absent")}, 3, "cannot be read");
     refused({}, 2, "--dataset FOLDER");
     refused({"-d", data, "--network_dim", "0"}, 2, "--network_dim 0");
+    refused({"-d", data, "--network_dropout", "1"}, 2, "--network_dropout 1");
     refused({"-d", data, "--timestep-sampling", "x"}, 2, "flux2_shift");
     refused({"-d", data, "--max_train_steps", "3", "--max_train_epochs", "1"}, 2, "is enough");
     refused({"-d", data, "--lr_warmup_steps", "20", "--max_train_steps", "10"}, 2,

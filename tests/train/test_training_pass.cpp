@@ -58,6 +58,50 @@ TEST_CASE("a recorded training run is met") {
     CHECK(report.n_failed() == 0);
 }
 
+// Compares the gradients, times 0.5, of each matrix of each pair with differences of the loss.
+void check_by_differences(TrainingPass& pass, TrainedAdapter& adapter,
+                          const TrainingExample& example) {
+    std::vector<float> gradients(adapter.parameters().size());
+    const double loss = pass.add_gradients(example, 0.5f, gradients);
+    const std::span<float> parameters = adapter.parameters();
+    std::vector<float> unused(gradients.size());
+    for (const TrainedModule& module : adapter.modules()) {
+        const size_t end = module.b + static_cast<size_t>(adapter.rank() * module.n_out);
+        for (const auto& [first, last] : {std::pair{module.a, module.b}, {module.b, end}}) {
+            CAPTURE(module.name);
+            CAPTURE(first == module.a);
+            // Along the gradient itself, so that the loss changes by much more than its
+            // rounding.
+            double norm = 0;
+            for (size_t i = first; i < last; ++i) {
+                norm += std::pow(static_cast<double>(gradients[i]), 2);
+            }
+            norm = std::sqrt(norm);
+            REQUIRE(norm > 0);
+            const double step = 0.02;
+            const std::vector<float> before(parameters.begin(), parameters.end());
+            const auto loss_at = [&](double distance) {
+                for (size_t i = first; i < last; ++i) {
+                    parameters[i] =
+                        before[i] +
+                        static_cast<float>(distance * static_cast<double>(gradients[i]) / norm);
+                }
+                const double value = adapter.dropout() > 0 ? pass.add_gradients(example, 0, unused)
+                                                           : pass.loss(example);
+                std::copy(before.begin(), before.end(), parameters.begin());
+                return value;
+            };
+            // Of fourth order: (8 (L(h) - L(-h)) - (L(2h) - L(-2h))) / 12h
+            const double slope =
+                (8 * (loss_at(step) - loss_at(-step)) - (loss_at(2 * step) - loss_at(-2 * step))) /
+                (12 * step);
+            // The loss is rounded at 1e-7 of itself; the gradients have the weight 0.5.
+            const double rounding = 2e-6 * loss / step;
+            CHECK(std::abs(slope * 0.5 - norm) < 1e-3 * norm + rounding);
+        }
+    }
+}
+
 TEST_CASE("gradients of every pair agree with differences of the loss") {
     for (const bool guidance : {false, true}) {
         CAPTURE(guidance);
@@ -71,44 +115,28 @@ TEST_CASE("gradients of every pair agree with differences of the loss") {
         const Backend backend("CPU", 2);
         TrainingPass pass(backend, model.checkpoint, adapter);
         std::vector<float> gradients(adapter.parameters().size());
-        const double loss = pass.add_gradients(example, 0.5f, gradients);
-        CHECK(loss == doctest::Approx(pass.loss(example)).epsilon(1e-6));
-        const std::span<float> parameters = adapter.parameters();
-        for (const TrainedModule& module : adapter.modules()) {
-            const size_t end = module.b + static_cast<size_t>(adapter.rank() * module.n_out);
-            for (const auto& [first, last] : {std::pair{module.a, module.b}, {module.b, end}}) {
-                CAPTURE(module.name);
-                CAPTURE(first == module.a);
-                // Along the gradient itself, so that the loss changes by much more than its
-                // rounding.
-                double norm = 0;
-                for (size_t i = first; i < last; ++i) {
-                    norm += std::pow(static_cast<double>(gradients[i]), 2);
-                }
-                norm = std::sqrt(norm);
-                REQUIRE(norm > 0);
-                const double step = 0.02;
-                const std::vector<float> before(parameters.begin(), parameters.end());
-                const auto loss_at = [&](double distance) {
-                    for (size_t i = first; i < last; ++i) {
-                        parameters[i] =
-                            before[i] +
-                            static_cast<float>(distance * static_cast<double>(gradients[i]) / norm);
-                    }
-                    const double value = pass.loss(example);
-                    std::copy(before.begin(), before.end(), parameters.begin());
-                    return value;
-                };
-                // Of fourth order: (8 (L(h) - L(-h)) - (L(2h) - L(-2h))) / 12h
-                const double slope = (8 * (loss_at(step) - loss_at(-step)) -
-                                      (loss_at(2 * step) - loss_at(-2 * step))) /
-                                     (12 * step);
-                // The loss is rounded at 1e-7 of itself; the gradients have the weight 0.5.
-                const double rounding = 2e-6 * loss / step;
-                CHECK(std::abs(slope * 0.5 - norm) < 1e-3 * norm + rounding);
-            }
-        }
+        CHECK(pass.add_gradients(example, 1, gradients) ==
+              doctest::Approx(pass.loss(example)).epsilon(1e-6));
+        check_by_differences(pass, adapter, example);
     }
+}
+
+TEST_CASE("gradients agree with differences of the loss under dropout too") {
+    const TransformerSizes sizes = trained_sizes(false);
+    const OpenedModel model(sizes);
+    TrainedAdapter adapter(sizes, {.rank = 3, .alpha = 4.5, .dropout = 0.3});
+    fill_pairs(adapter);
+    TrainingExample example = small_example(sizes, true);
+    example.dropout_seed = 5;
+    const Backend backend("CPU", 2);
+    TrainingPass pass(backend, model.checkpoint, adapter);
+    check_by_differences(pass, adapter, example);
+    // The form for NVIDIA GPUs, by the plain forms of its nodes; values are rounded to BF16.
+    TrainingPass on_gpu(backend, model.checkpoint, adapter, {}, Operations::cuda);
+    std::vector<float> exact(adapter.parameters().size()), rounded(exact.size());
+    pass.add_gradients(example, 1, exact);
+    on_gpu.add_gradients(example, 1, rounded);
+    CHECK(relative_difference(rounded, exact) < 2e-2);
 }
 
 TEST_CASE("references change the loss, and are no part of it") {
