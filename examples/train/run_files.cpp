@@ -86,6 +86,10 @@ RunSettings settings_of(const TrainOptions& o, const Model& model,
     if (!o.network_weights.empty()) {
         set("network_weights", identity_of(o.network_weights));
     }
+    if (adapter.kind() == NetworkKind::lokr) {
+        set("network_module", "lokr");
+        set("factor", adapter.factor());
+    }
     set("network_dim", adapter.rank());
     set("network_alpha", adapter.alpha());
     if (adapter.dropout() > 0) {

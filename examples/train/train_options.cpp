@@ -39,7 +39,11 @@ void add_data_options(cxxopts::Options& options) {
 }
 
 void add_network_options(cxxopts::Options& options) {
-    options.add_options("LoRA")                                                                  //
+    options.add_options("LoRA")  //
+        ("network_module", "networks.lora_flux_2 or networks.lokr (default: the first, a LoRA)",
+         text())  //
+        ("network_args", "factor=8: size of a LoKr's first factor (default -1: near the root)",
+         cxxopts::value<std::vector<std::string>>())                                             //
         ("network_weights", "go on from this LoRA file, with its rank", text())                  //
         ("network_dim", "rank (default 16)", text())                                             //
         ("network_alpha", "scale is alpha / rank (default: the rank)", text())                   //
@@ -166,7 +170,29 @@ void read_data_options(const cxxopts::ParseResult& args, TrainOptions& o) {
     read_count(args, "validate_every_n_steps", o.validate_every, 1);
 }
 
+NetworkKind parse_network_module(const std::string& name) {
+    const std::string last = name.substr(name.rfind('.') + 1);
+    check(last == "lora" || last == "lora_flux_2" || last == "lokr", ErrorKind::bad_argument,
+          "--network_module ", name, " is not there; networks.lora_flux_2 and networks.lokr are");
+    return last == "lokr" ? NetworkKind::lokr : NetworkKind::lora;
+}
+
+void read_network_arg(const std::string& text, AdapterChoice& choice) {
+    constexpr std::string_view kFactor = "factor=";
+    check(text.starts_with(kFactor) && choice.kind == NetworkKind::lokr, ErrorKind::bad_argument,
+          "--network_args ", text, " is not there; factor=NUMBER is, with networks.lokr");
+    choice.factor = parse_int("--network_args factor", text.substr(kFactor.size()));
+}
+
 void read_network_options(const cxxopts::ParseResult& args, TrainOptions& o) {
+    if (args.count("network_module") > 0) {
+        o.adapter.kind = parse_network_module(given(args, "network_module"));
+    }
+    if (args.count("network_args") > 0) {
+        for (const std::string& text : args["network_args"].as<std::vector<std::string>>()) {
+            read_network_arg(text, o.adapter);
+        }
+    }
     read_path(args, "network_weights", o.network_weights);
     read_count(args, "network_dim", o.adapter.rank, 1, 1024);
     if (args.count("network_alpha") > 0) {

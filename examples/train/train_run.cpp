@@ -163,6 +163,10 @@ std::map<std::string, std::string> facts_of(const TrainOptions& o, const Model& 
         {"ss_caption_dropout_rate", concat(t.caption_dropout)},
         {"ss_ema_decay", concat(t.ema_decay)},
         {"flux2_version", version()}};
+    if (adapter.kind() == NetworkKind::lokr) {
+        facts["ss_network_args"] =
+            concat("{\"algo\": \"lokr\", \"factor\": ", adapter.factor(), "}");
+    }
     if (!o.network_weights.empty()) {
         facts["ss_network_weights"] = o.network_weights.filename().string();
     }
@@ -320,7 +324,8 @@ std::string summary(const TrainOptions& o, const Data& data, const TrainedAdapte
     const size_t n_held_out = data.validation_pictures.size();
     const bool continues = !o.network_weights.empty();
     return concat("dataset: ", data.pictures.size(), " pictures",
-                  n_held_out == 0 ? "" : concat(", ", n_held_out, " held out"), "\nLoRA: rank ",
+                  n_held_out == 0 ? "" : concat(", ", n_held_out, " held out"),
+                  adapter.kind() == NetworkKind::lokr ? "\nLoKr: rank " : "\nLoRA: rank ",
                   adapter.rank(), ", alpha ", adapter.alpha(),
                   o.adapter.alpha || continues ? "" : " (equal to the rank)", ", ",
                   adapter.modules().size(), " matrices, ", adapter.parameters().size(),

@@ -37,6 +37,22 @@ ggml_tensor* left_of(const PassContext& context, const TrainedPair& pair, ggml_t
     return ggml_mul(g, x->type == GGML_TYPE_F32 ? x : ggml_cast(g, x, GGML_TYPE_F32), pair.dropout);
 }
 
+// Each token as a matrix [p, q] of parts, transposed: x [p * q, n] -> [q, p * n]
+ggml_tensor* exchanged(Graph& g, ggml_tensor* x, int64_t p) {
+    const int64_t q = x->ne[0] / p, n = x->ne[1];
+    ggml_tensor* parts = ggml_view_3d(g, x, p, q, n, ggml_row_size(x->type, p), x->nb[1], 0);
+    return ggml_reshape_2d(g, ggml_cont(g, ggml_permute(g, parts, 1, 0, 2, 3)), q, p * n);
+}
+
+// Of two gradients of the same type, which is kept.
+ggml_tensor* sum_of(Graph& g, ggml_tensor* a, ggml_tensor* b) {
+    if (a->type == GGML_TYPE_F32) {
+        return ggml_add(g, a, b);
+    }
+    const auto as_f32 = [&](ggml_tensor* x) { return ggml_cast(g, x, GGML_TYPE_F32); };
+    return ggml_cast(g, ggml_add(g, as_f32(a), as_f32(b)), a->type);
+}
+
 // Values [first, first + n) of every row.
 ggml_tensor* rows(Graph& g, ggml_tensor* x, int64_t first, int64_t n) {
     return ggml_view_2d(g, x, n, x->ne[1], x->nb[1], ggml_row_size(x->type, first));
@@ -70,13 +86,36 @@ LinearPass::LinearPass(const PassContext& context, ggml_tensor* w, ggml_tensor* 
     : w_(w), x_(x), y_(exact_linear(context.g, w, x, to)) {
     if (const auto found = context.pairs.find(w); found != context.pairs.end()) {
         TrainedPair& pair = found->second;
-        if (context.drops && pair.dropout == nullptr) {
-            pair.dropout =
-                context.g.input_f32(std::string(w->name) + ".drop", {pair.a->ne[1], x->ne[1]});
+        if (pair.w1.matrix != nullptr) {
+            add_kronecker(context, pair);
+            return;
         }
-        inner_ = left_of(context, pair, exact_linear(context.g, pair.a, x, inner_type(context)));
-        y_ = add_exact_linear(context.g, y_, pair.b, inner_);
+        if (context.drops && pair.dropout == nullptr) {
+            pair.dropout = context.g.input_f32(std::string(w->name) + ".drop",
+                                               {pair.a.matrix->ne[1], x->ne[1]});
+        }
+        inner_ =
+            left_of(context, pair, exact_linear(context.g, pair.a.matrix, x, inner_type(context)));
+        y_ = add_exact_linear(context.g, y_, pair.b.matrix, inner_);
     }
+}
+
+void LinearPass::add_kronecker(const PassContext& context, const TrainedPair& pair) {
+    Graph& g = context.g;
+    const ggml_type type = trained_type(g.form());
+    const int64_t n = x_->ne[1], n_out = y_->ne[0];
+    const int64_t i2 = pair.a.matrix->ne[0], o1 = pair.w1.matrix->ne[1];
+    exchanged_ = exchanged(g, x_, i2);
+    ggml_tensor* mixed = exact_linear(g, pair.w1.matrix, exchanged_, type);  // [o1, i2 * n]
+    mixed_ = exchanged(g, ggml_reshape_2d(g, mixed, o1 * i2, n), o1);
+    ggml_tensor* y = ggml_reshape_2d(g, y_, n_out / o1, o1 * n);
+    if (pair.b.matrix != nullptr) {
+        inner_ = exact_linear(g, pair.a.matrix, mixed_, type);  // [rank, o1 * n]
+        y = add_exact_linear(g, y, pair.b.matrix, inner_);
+    } else {
+        y = add_exact_linear(g, y, pair.a.matrix, mixed_);
+    }
+    y_ = ggml_reshape_2d(g, y, n_out, n);
 }
 
 // dB = d (A x)^T and dA = (B^T d) x^T. Returns B^T d, or null without a pair.
@@ -86,21 +125,54 @@ ggml_tensor* LinearPass::keep_pair_gradients(const PassContext& context, ggml_te
     }
     Graph& g = context.g;
     TrainedPair& pair = context.pairs.at(w_);
-    pair.db = g.keep(outer_product(g, d, inner_));
-    ggml_tensor* d_inner = left_of(context, pair, linear_gradient(g, pair.b, d));
-    pair.da = g.keep(outer_product(g, x_, d_inner));
+    pair.b.gradient = g.keep(outer_product(g, d, inner_));
+    ggml_tensor* d_inner = left_of(context, pair, linear_gradient(g, pair.b.matrix, d));
+    pair.a.gradient = g.keep(outer_product(g, x_, d_inner));
     return d_inner;
 }
 
+// Keeps the gradients of a LoKr's matrices; returns its part of x's, or null unless wanted.
+ggml_tensor* LinearPass::kronecker_gradients(const PassContext& context, TrainedPair& pair,
+                                             ggml_tensor* d, bool wants_x) const {
+    Graph& g = context.g;
+    const int64_t n = x_->ne[1];
+    const int64_t i1 = pair.w1.matrix->ne[0], o1 = pair.w1.matrix->ne[1];
+    const int64_t i2 = pair.a.matrix->ne[0];
+    ggml_tensor* d_pair = ggml_reshape_2d(g, ggml_is_contiguous(d) ? d : ggml_cont(g, d),
+                                          d->ne[0] / o1, o1 * n);  // [o2, o1 * n]
+    if (pair.b.matrix != nullptr) {
+        pair.b.gradient = g.keep(outer_product(g, d_pair, inner_));
+        d_pair = linear_gradient(g, pair.b.matrix, d_pair);  // [rank, o1 * n]
+    }
+    pair.a.gradient = g.keep(outer_product(g, mixed_, d_pair));
+    ggml_tensor* d_mixed = linear_gradient(g, pair.a.matrix, d_pair);     // [i2, o1 * n]
+    d_mixed = exchanged(g, ggml_reshape_2d(g, d_mixed, i2 * o1, n), i2);  // [o1, i2 * n]
+    pair.w1.gradient = g.keep(outer_product(g, exchanged_, d_mixed));
+    if (!wants_x) {
+        return nullptr;
+    }
+    ggml_tensor* dx = linear_gradient(g, pair.w1.matrix, d_mixed);  // [i1, i2 * n]
+    return ggml_reshape_2d(g, exchanged(g, ggml_reshape_2d(g, dx, i1 * i2, n), i1), i1 * i2, n);
+}
+
 void LinearPass::back_to_pair(const PassContext& context, ggml_tensor* d) const {
-    keep_pair_gradients(context, d);
+    if (mixed_ != nullptr) {
+        kronecker_gradients(context, context.pairs.at(w_), d, /*wants_x=*/false);
+    } else {
+        keep_pair_gradients(context, d);
+    }
 }
 
 ggml_tensor* LinearPass::back(const PassContext& context, ggml_tensor* d) const {
     Graph& g = context.g;
+    if (mixed_ != nullptr) {
+        ggml_tensor* dx = kronecker_gradients(context, context.pairs.at(w_), d, /*wants_x=*/true);
+        return sum_of(g, linear_gradient(g, w_, d), dx);
+    }
     ggml_tensor* d_inner = keep_pair_gradients(context, d);
     ggml_tensor* dx = linear_gradient(g, w_, d);
-    return d_inner == nullptr ? dx : add_linear_gradient(g, dx, context.pairs.at(w_).a, d_inner);
+    return d_inner == nullptr ? dx
+                              : add_linear_gradient(g, dx, context.pairs.at(w_).a.matrix, d_inner);
 }
 
 // ---- Double blocks ----

@@ -15,14 +15,16 @@
 
 namespace flux2 {
 
-// A pair of low rank beside a matrix, from inputs of a graph, and its gradients as results.
+// A matrix that is trained, in a graph.
+struct TrainedFactor {
+    ggml_tensor* values = nullptr;    // input [in, out]
+    ggml_tensor* matrix = nullptr;    // the same as products take it; null: there is none
+    ggml_tensor* gradient = nullptr;  // result [in, out], of B [out, in]
+};
+
+// What is trained beside a matrix: a pair of low rank, or a LoKr's factors (trained_adapter).
 struct TrainedPair {
-    ggml_tensor* a_values = nullptr;  // input [in, rank]
-    ggml_tensor* b_values = nullptr;  // input [rank, out], times the scale
-    ggml_tensor* a = nullptr;         // the same as products take them
-    ggml_tensor* b = nullptr;
-    ggml_tensor* da = nullptr;  // [in, rank]
-    ggml_tensor* db = nullptr;  // [out, rank]: transposed
+    TrainedFactor a, b, w1;
     // Input [rank, n] with what each value between A and B is multiplied with; null without
     // dropout.
     ggml_tensor* dropout = nullptr;
@@ -38,7 +40,8 @@ struct PassContext {
     bool drops = false;  // values between A and B
 };
 
-// y = W x + B (A x); with dropout A x is multiplied with its factors.
+// y = W x + B (A x); with dropout A x is multiplied with its factors. Of a LoKr the pair is applied
+// to each part of W1's product: for token x as a matrix of parts [i2, i1], B A x W1^T [o2, o1].
 class LinearPass {
   public:
     LinearPass() = default;
@@ -52,10 +55,16 @@ class LinearPass {
     void back_to_pair(const PassContext& context, ggml_tensor* d) const;
 
   private:
+    void add_kronecker(const PassContext& context, const TrainedPair& pair);
     ggml_tensor* keep_pair_gradients(const PassContext& context, ggml_tensor* d) const;
+    ggml_tensor* kronecker_gradients(const PassContext& context, TrainedPair& pair, ggml_tensor* d,
+                                     bool wants_x) const;
 
     ggml_tensor *w_ = nullptr, *x_ = nullptr;
     ggml_tensor* inner_ = nullptr;  // A x [rank, n], what is left of it; null without a pair
+    // Of a LoKr.
+    ggml_tensor* exchanged_ = nullptr;  // x [i1, i2 * n]
+    ggml_tensor* mixed_ = nullptr;      // W1's product with it [i2, o1 * n]
     ggml_tensor* y_ = nullptr;
 };
 

@@ -45,11 +45,12 @@ std::optional<double> common_alpha(const AdapterFile& file, int64_t rank) {
 void fill(TrainedAdapter& adapter, const TrainedModule& module, const LowRankPair& pair) {
     const std::span<float> values = adapter.parameters();
     std::copy(pair.down.begin(), pair.down.end(),
-              values.begin() + static_cast<std::ptrdiff_t>(module.a));
+              values.begin() + static_cast<std::ptrdiff_t>(module.a.first));
     const auto rank = static_cast<size_t>(adapter.rank());
     const auto pair_rank = static_cast<size_t>(pair.rank);
     for (size_t i = 0; i < pair.up.size(); ++i) {
-        values[module.b + i / pair_rank * rank + i % pair_rank] = pair.up[i] / adapter.scale();
+        values[module.b.first + i / pair_rank * rank + i % pair_rank] =
+            pair.up[i] / adapter.scale();
     }
 }
 
@@ -57,6 +58,8 @@ void fill(TrainedAdapter& adapter, const TrainedModule& module, const LowRankPai
 
 TrainedAdapter continue_adapter(const std::filesystem::path& path, const TransformerSizes& sizes,
                                 const std::string& network, AdapterChoice choice) {
+    check(choice.kind == NetworkKind::lora, ErrorKind::unsupported, path.string(),
+          ": only LoRAs can be continued, and a LoKr is asked for; begin it without a file");
     const auto file = std::make_shared<const AdapterFile>(AdapterFile::open(path));
     check_modules(*file);
     Adapter use;

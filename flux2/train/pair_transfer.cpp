@@ -9,13 +9,12 @@
 namespace flux2 {
 
 PairTransfer::PairTransfer(const Backend& backend, const TrainedAdapter& adapter)
-    : backend_(backend), adapter_(adapter), rank_(LowRankWeights::padded(adapter.rank())) {
-    size_t n = 0;
-    for (const TrainedModule& module : adapter.modules()) {
-        first_.push_back(n);
-        n += static_cast<size_t>(rank_ * (module.n_in + module.n_out));
+    : backend_(backend), adapter_(adapter) {
+    for (size_t i = 0; i < adapter.modules().size(); ++i) {
+        add_items(i);
     }
     if (!backend.measures_only()) {
+        const size_t n = items_.back().first + items_.back().size();
         memory_.reset(
             ggml_backend_buft_alloc_buffer(backend.upload_buffer_type(), n * sizeof(float)));
         check(memory_ != nullptr, ErrorKind::out_of_memory,
@@ -23,65 +22,91 @@ PairTransfer::PairTransfer(const Backend& backend, const TrainedAdapter& adapter
     }
 }
 
-PairTransfer::Places PairTransfer::places(size_t module) const {
+void PairTransfer::add_items(size_t i) {
+    const TrainedModule& module = adapter_.modules()[i];
+    const auto add = [&](TrainedFactor TrainedPair::*factor, const TrainedMatrix& matrix,
+                         int64_t n_in, int64_t n_out, float scale) {
+        const size_t first = items_.empty() ? 0 : items_.back().first + items_.back().size();
+        items_.push_back({i, factor, matrix, n_in, n_out, scale, first});
+    };
+    const TrainedMatrix &a = module.a, &b = module.b, &w1 = module.w1;
+    const float scale = adapter_.scale(module);
+    if (w1.exists()) {
+        add(&TrainedPair::w1, w1, w1.n_in, w1.n_out, scale);
+    }
+    if (b.exists()) {
+        const int64_t rank = LowRankWeights::padded(b.n_in);
+        add(&TrainedPair::a, a, a.n_in, rank, 1);
+        add(&TrainedPair::b, b, rank, b.n_out, w1.exists() ? 1 : scale);
+    } else {
+        add(&TrainedPair::a, a, a.n_in, a.n_out, 1);
+    }
+}
+
+void PairTransfer::declare(Graph& g, size_t module, TrainedPair& pair) const {
+    for (const Item& item : items_) {
+        if (item.module == module) {
+            TrainedFactor& factor = pair.*item.factor;
+            factor.values =
+                g.input_f32(concat(adapter_.modules()[module].name, ".", item.matrix.first),
+                            {item.n_in, item.n_out});
+            factor.matrix = as_matrix(g, factor.values);
+        }
+    }
+}
+
+std::span<float> PairTransfer::place(const Item& item) const {
     auto* values = static_cast<float*>(ggml_backend_buffer_get_base(memory_.get()));
-    const TrainedModule& of = adapter_.modules()[module];
-    const auto n_a = static_cast<size_t>(rank_ * of.n_in);
-    const auto n_b = static_cast<size_t>(rank_ * of.n_out);
-    return {{values + first_[module], n_a}, {values + first_[module] + n_a, n_b}};
+    return {values + item.first, item.size()};
+}
+
+void PairTransfer::fill(const Item& item) const {
+    const TrainedMatrix& matrix = item.matrix;
+    const std::span<float> to = place(item);
+    const auto n = static_cast<size_t>(matrix.n_in);
+    const auto width = static_cast<size_t>(item.n_in);
+    for (size_t row = 0; row < static_cast<size_t>(item.n_out); ++row) {
+        float* values = to.data() + row * width;
+        const bool is_there = row < static_cast<size_t>(matrix.n_out);
+        const float* from = adapter_.parameters().data() + matrix.first + row * n;
+        for (size_t j = 0; is_there && j < n; ++j) {
+            values[j] = item.scale * from[j];
+        }
+        std::fill(values + (is_there ? n : 0), values + width, 0.0f);
+    }
+}
+
+void PairTransfer::add(const Item& item, float weight, std::span<float> gradients) const {
+    const TrainedMatrix& matrix = item.matrix;
+    const std::span<const float> from = place(item);
+    const float factor = weight * item.scale;
+    float* to = gradients.data() + matrix.first;
+    const auto n = static_cast<size_t>(matrix.n_in);
+    const bool is_transposed = item.factor == &TrainedPair::b;  // [out, in]
+    const auto width = static_cast<size_t>(is_transposed ? item.n_out : item.n_in);
+    for (size_t row = 0; row < static_cast<size_t>(matrix.n_out); ++row) {
+        for (size_t j = 0; j < n; ++j) {
+            to[row * n + j] += factor * from[is_transposed ? j * width + row : row * width + j];
+        }
+    }
 }
 
 void PairTransfer::send(Graph& g, std::span<const TrainedPair* const> pairs) {
-    const std::span<const float> parameters = adapter_.parameters();
-    const auto rank = static_cast<size_t>(adapter_.rank());
-    const auto padded = static_cast<size_t>(rank_);
-    parallel_for(pairs.size(), backend_.n_threads(), [&](size_t i, size_t) {
-        const TrainedModule& module = adapter_.modules()[i];
-        const Places to = places(i);
-        const size_t n_a = rank * static_cast<size_t>(module.n_in);
-        std::copy_n(parameters.begin() + static_cast<std::ptrdiff_t>(module.a), n_a, to.a.begin());
-        std::fill(to.a.begin() + static_cast<std::ptrdiff_t>(n_a), to.a.end(), 0.0f);
-        const float scale = adapter_.scale();
-        for (size_t row = 0; row < static_cast<size_t>(module.n_out); ++row) {
-            const float* from = parameters.data() + module.b + row * rank;
-            float* b = to.b.data() + row * padded;
-            for (size_t j = 0; j < rank; ++j) {
-                b[j] = scale * from[j];
-            }
-            std::fill(b + rank, b + padded, 0.0f);
-        }
-    });
-    for (size_t i = 0; i < pairs.size(); ++i) {
-        g.begin_set(pairs[i]->a_values, places(i).a);
-        g.begin_set(pairs[i]->b_values, places(i).b);
+    parallel_for(items_.size(), backend_.n_threads(), [&](size_t i, size_t) { fill(items_[i]); });
+    for (const Item& item : items_) {
+        g.begin_set((pairs[item.module]->*item.factor).values, place(item));
     }
     g.wait();
 }
 
 void PairTransfer::add_gradients(const Graph& g, std::span<const TrainedPair* const> pairs,
                                  float weight, std::span<float> gradients) {
-    for (size_t i = 0; i < pairs.size(); ++i) {
-        g.begin_read(pairs[i]->da, places(i).a);
-        g.begin_read(pairs[i]->db, places(i).b);
+    for (const Item& item : items_) {
+        g.begin_read((pairs[item.module]->*item.factor).gradient, place(item));
     }
     g.wait();
-    const auto rank = static_cast<size_t>(adapter_.rank());
-    const float factor = weight * adapter_.scale();
-    parallel_for(pairs.size(), backend_.n_threads(), [&](size_t i, size_t) {
-        const TrainedModule& module = adapter_.modules()[i];
-        const Places from = places(i);  // [in, padded rank] and [out, padded rank]
-        float* da = gradients.data() + module.a;
-        for (size_t j = 0; j < rank * static_cast<size_t>(module.n_in); ++j) {
-            da[j] += weight * from.a[j];
-        }
-        const auto n_out = static_cast<size_t>(module.n_out);
-        float* db = gradients.data() + module.b;
-        for (size_t row = 0; row < n_out; ++row) {
-            for (size_t j = 0; j < rank; ++j) {
-                db[row * rank + j] += factor * from.b[j * n_out + row];
-            }
-        }
-    });
+    parallel_for(items_.size(), backend_.n_threads(),
+                 [&](size_t i, size_t) { add(items_[i], weight, gradients); });
 }
 
 }  // namespace flux2

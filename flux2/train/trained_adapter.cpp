@@ -1,11 +1,11 @@
 #include "train/trained_adapter.hpp"
 
 #include "base/check.hpp"
-#include "formats/safetensors.hpp"
 #include "networks/tensor_list.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <random>
 #include <regex>
 #include <utility>
@@ -91,13 +91,16 @@ std::vector<ExpectedTensor> choose(const TransformerSizes& sizes, const AdapterC
     return chosen;
 }
 
-EncodedTensor encode(std::string name, TensorType type, std::vector<int64_t> shape,
-                     std::span<const float> values) {
-    EncodedTensor tensor = {std::move(name), type, std::move(shape), {}};
-    const auto n = static_cast<int64_t>(values.size());
-    tensor.bytes.resize(data_bytes(type, n));
-    from_f32(type, values, n, tensor.bytes);
-    return tensor;
+// The sizes of both factors of a LoKr, the smaller first, as LyCORIS chooses them.
+std::pair<int64_t, int64_t> split_size(int64_t size, int64_t factor) {
+    if (factor > 0 && size % factor == 0) {
+        return std::minmax({factor, size / factor});
+    }
+    int64_t first = 1;
+    for (int64_t i = 2; i * i <= size && (factor < 0 || i <= factor); ++i) {
+        first = size % i == 0 ? i : first;
+    }
+    return {first, size / first};
 }
 
 std::string kohya_name(std::string name) {
@@ -108,7 +111,9 @@ std::string kohya_name(std::string name) {
 }  // namespace
 
 TrainedAdapter::TrainedAdapter(const TransformerSizes& sizes, const AdapterChoice& choice)
-    : rank_(choice.rank.value_or(kUsualRank)),
+    : kind_(choice.kind),
+      factor_(choice.factor),
+      rank_(choice.rank.value_or(kUsualRank)),
       alpha_(choice.alpha.value_or(static_cast<double>(rank_))),
       dropout_(choice.dropout) {
     constexpr int64_t kMaxRank = 1024;
@@ -118,30 +123,76 @@ TrainedAdapter::TrainedAdapter(const TransformerSizes& sizes, const AdapterChoic
           " makes no sense; use a number above 0");
     check(dropout_ >= 0 && dropout_ < 1, ErrorKind::bad_argument, "a dropout of ", dropout_,
           " makes no sense; use 0 to below 1");
-    size_t n = 0;
+    check(dropout_ == 0 || kind_ == NetworkKind::lora, ErrorKind::bad_argument,
+          "dropout is between the two matrices of a LoRA, and a LoKr has no such place; leave it "
+          "out or train a LoRA");
+    check(factor_ == -1 || factor_ >= 1, ErrorKind::bad_argument, "the LoKr factor ", factor_,
+          " makes no sense; use 1 or more, or -1 for the nearest to a square root");
     for (const ExpectedTensor& tensor : choose(sizes, choice)) {
-        TrainedModule module = {
-            .name = tensor.name, .n_in = tensor.shape.ne[0], .n_out = tensor.shape.ne[1]};
-        module.a = n;
-        n += static_cast<size_t>(rank_ * module.n_in);
-        module.b = n;
-        n += static_cast<size_t>(rank_ * module.n_out);
-        modules_.push_back(std::move(module));
+        add_module(tensor.name, tensor.shape.ne[0], tensor.shape.ne[1]);
     }
-    parameters_.resize(n);
     draw(choice.seed);
+}
+
+void TrainedAdapter::add_module(const std::string& name, int64_t n_in, int64_t n_out) {
+    TrainedModule module;
+    module.name = name;
+    module.n_in = n_in;
+    module.n_out = n_out;
+    const auto add = [&](TrainedMatrix& matrix, int64_t columns, int64_t rows) {
+        matrix = {parameters_.size(), columns, rows};
+        parameters_.resize(matrix.end());
+    };
+    if (kind_ == NetworkKind::lora) {
+        add(module.a, n_in, rank_);
+        add(module.b, rank_, n_out);
+    } else {
+        const auto [i1, i2] = split_size(n_in, factor_);
+        const auto [o1, o2] = split_size(n_out, factor_);
+        add(module.w1, i1, o1);
+        if (2 * rank_ < std::max(i2, o2)) {
+            add(module.a, i2, rank_);
+            add(module.b, rank_, o2);
+        } else {
+            add(module.a, i2, o2);
+        }
+    }
+    modules_.push_back(std::move(module));
 }
 
 void TrainedAdapter::draw(uint64_t seed) {
     std::mt19937_64 random(seed);
-    for (const TrainedModule& module : modules_) {
-        const double most = 1 / std::sqrt(static_cast<double>(module.n_in));
-        for (size_t i = module.a; i < module.b; ++i) {
+    const auto fill = [&](const TrainedMatrix& matrix) {
+        const double most = 1 / std::sqrt(static_cast<double>(matrix.n_in));
+        for (size_t i = matrix.first; i < matrix.end(); ++i) {
             // 24 bits, which a float holds; the standard's distributions differ between libraries.
             const double share = static_cast<double>(random() >> 40) / (1 << 24);
             parameters_[i] = static_cast<float>((2 * share - 1) * most);
         }
+    };
+    for (const TrainedModule& module : modules_) {
+        if (kind_ == NetworkKind::lora) {
+            fill(module.a);
+        } else {
+            fill(module.w1);
+            if (module.b.exists()) {
+                fill(module.b);
+            }
+        }
     }
+}
+
+EncodedTensor TrainedAdapter::encoded(const std::string& name, const TrainedMatrix& matrix,
+                                      float factor, TensorType type) const {
+    std::vector<float> values(matrix.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = factor * parameters_[matrix.first + i];
+    }
+    EncodedTensor tensor = {name, type, {matrix.n_out, matrix.n_in}, {}};
+    const auto n = static_cast<int64_t>(values.size());
+    tensor.bytes.resize(data_bytes(type, n));
+    from_f32(type, values, n, tensor.bytes);
+    return tensor;
 }
 
 void TrainedAdapter::write(const std::filesystem::path& path, AdapterForm form,
@@ -152,19 +203,28 @@ void TrainedAdapter::write(const std::filesystem::path& path, AdapterForm form,
     for (const TrainedModule& module : modules_) {
         const std::string name =
             is_kohya ? kohya_name(module.name) : "diffusion_model." + module.name;
-        const std::span<const float> a(parameters_.data() + module.a, module.b - module.a);
-        std::vector<float> b(static_cast<size_t>(rank_ * module.n_out));
-        const float factor = is_kohya ? 1.0f : scale();
-        for (size_t i = 0; i < b.size(); ++i) {
-            b[i] = factor * parameters_[module.b + i];
+        const auto add = [&](const char* role, const TrainedMatrix& matrix, float factor) {
+            tensors.push_back(encoded(name + role, matrix, factor, type));
+        };
+        const float factor = is_kohya ? 1.0f : scale(module);
+        if (kind_ == NetworkKind::lora) {
+            add(is_kohya ? ".lora_down.weight" : ".lora_A.weight", module.a, 1);
+            add(is_kohya ? ".lora_up.weight" : ".lora_B.weight", module.b, factor);
+        } else {
+            add(".lokr_w1", module.w1, factor);
+            add(module.b.exists() ? ".lokr_w2_b" : ".lokr_w2", module.a, 1);
+            if (module.b.exists()) {
+                add(".lokr_w2_a", module.b, 1);
+            }
         }
-        tensors.push_back(encode(name + (is_kohya ? ".lora_down.weight" : ".lora_A.weight"), type,
-                                 {rank_, module.n_in}, a));
-        tensors.push_back(encode(name + (is_kohya ? ".lora_up.weight" : ".lora_B.weight"), type,
-                                 {module.n_out, rank_}, b));
         if (is_kohya) {
-            const auto alpha = static_cast<float>(alpha_);
-            tensors.push_back(encode(name + ".alpha", TensorType::f32, {}, std::span(&alpha, 1)));
+            EncodedTensor alpha = {name + ".alpha", TensorType::f32, {}, {}};
+            alpha.bytes.resize(sizeof(float));
+            // Without a rank it has no meaning; readers then take any for 1.
+            const float value =
+                static_cast<float>(module.b.exists() ? alpha_ : static_cast<double>(rank_));
+            std::memcpy(alpha.bytes.data(), &value, sizeof(value));
+            tensors.push_back(std::move(alpha));
         }
     }
     write_safetensors(path, tensors, metadata);

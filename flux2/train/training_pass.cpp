@@ -59,7 +59,7 @@ class Builder {
           parts_(network.parts()),
           sizes_(sizes) {}
 
-    void declare_inputs(const TrainedAdapter& adapter, int64_t rank) {
+    void declare_inputs(const TrainedAdapter& adapter, const PairTransfer& transfer) {
         const ExampleShape& shape = built_.shape;
         built_.img = g_.input_f32("img", {sizes_.channels, shape.n_img + shape.n_ref});
         built_.txt = g_.input_f32("txt", {sizes_.text_width, shape.n_txt});
@@ -72,13 +72,10 @@ class Builder {
                                             {shape.n_txt + shape.n_img + shape.n_ref});
         }
         built_.target = g_.input_f32("target", {sizes_.channels, shape.n_img});
-        for (const TrainedModule& module : adapter.modules()) {
-            TrainedPair& pair = built_.pairs[network_.matrix(module.name)];
+        for (size_t i = 0; i < adapter.modules().size(); ++i) {
+            TrainedPair& pair = built_.pairs[network_.matrix(adapter.modules()[i].name)];
             built_.in_order.push_back(&pair);
-            pair.a_values = g_.input_f32(module.name + ".A", {module.n_in, rank});
-            pair.b_values = g_.input_f32(module.name + ".B", {rank, module.n_out});
-            pair.a = as_matrix(g_, pair.a_values);
-            pair.b = as_matrix(g_, pair.b_values);
+            transfer.declare(g_, i, pair);
         }
     }
 
@@ -342,10 +339,10 @@ Built& TrainingPass::State::built_for(const ExampleShape& shape, bool wants_grad
     if (!built || built->shape != shape) {
         built.reset();  // gives its memory back first
         const auto n_blocks = static_cast<size_t>(sizes.n_double + sizes.n_single);
-        constexpr size_t kNodesOfBlock = 512;
+        constexpr size_t kNodesOfBlock = 1024;
         built.emplace(backend, kNodesOfBlock * (n_blocks + 2), form, shape);
         Builder builder(*built, network, sizes);
-        builder.declare_inputs(adapter, transfer.rank());
+        builder.declare_inputs(adapter, transfer);
         builder.build(wants_gradients, wants_gradients && adapter.dropout() > 0);
         if (network.streams()) {
             stream_blocks(*built);

@@ -2,12 +2,18 @@
 #pragma once
 
 #include "checkpoints/checkpoint.hpp"
+#include "models/transformer.hpp"
 #include "networks/tensor_list.hpp"
+#include "pipeline/latents.hpp"
 #include "support/support.hpp"
 #include "train/training_pass.hpp"
 
+#include <doctest/doctest.h>
+
+#include <algorithm>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace flux2::test {
@@ -80,6 +86,76 @@ inline TrainingExample small_example(const TransformerSizes& sizes, bool has_ref
 inline void fill_pairs(TrainedAdapter& adapter) {
     const std::vector<float> values = noise_values(adapter.parameters().size(), 7, 0.2f);
     std::copy(values.begin(), values.end(), adapter.parameters().begin());
+}
+
+// What a transformer is given for an example.
+inline TransformerInput model_input(const TrainingExample& example) {
+    TransformerInput input;
+    input.img = add_noise(example.picture.tokens, example.noise, example.time);
+    input.txt = example.txt;
+    input.txt_pos = text_positions(example.txt->ne[1]);
+    input.img_pos = image_positions(example.picture.width, example.picture.height);
+    input.ref = HostTensor({example.picture.tokens.ne[0], 0, 1, 1});
+    for (size_t i = 0; i < example.references.size(); ++i) {
+        const LatentGrid& grid = example.references[i];
+        input.ref.data.insert(input.ref.data.end(), grid.tokens.data.begin(),
+                              grid.tokens.data.end());
+        input.ref.ne[1] += grid.tokens.ne[1];
+        for (const Position& position :
+             image_positions(grid.width, grid.height, reference_time(i))) {
+            input.ref_pos.push_back(position);
+        }
+    }
+    input.timestep = example.time;
+    input.guidance = example.guidance;
+    return input;
+}
+
+// Compares the gradients, times 0.5, of each matrix of each pair with differences of the loss.
+inline void check_by_differences(TrainingPass& pass, TrainedAdapter& adapter,
+                                 const TrainingExample& example) {
+    std::vector<float> gradients(adapter.parameters().size());
+    const double loss = pass.add_gradients(example, 0.5f, gradients);
+    const std::span<float> parameters = adapter.parameters();
+    std::vector<float> unused(gradients.size());
+    for (const TrainedModule& module : adapter.modules()) {
+        for (const TrainedMatrix& matrix : {module.a, module.b, module.w1}) {
+            if (!matrix.exists()) {
+                continue;
+            }
+            const size_t first = matrix.first, last = matrix.end();
+            CAPTURE(module.name);
+            CAPTURE(first);
+            // Along the gradient itself, so that the loss changes by much more than its
+            // rounding.
+            double norm = 0;
+            for (size_t i = first; i < last; ++i) {
+                norm += std::pow(static_cast<double>(gradients[i]), 2);
+            }
+            norm = std::sqrt(norm);
+            REQUIRE(norm > 0);
+            const double step = 0.02;
+            const std::vector<float> before(parameters.begin(), parameters.end());
+            const auto loss_at = [&](double distance) {
+                for (size_t i = first; i < last; ++i) {
+                    parameters[i] =
+                        before[i] +
+                        static_cast<float>(distance * static_cast<double>(gradients[i]) / norm);
+                }
+                const double value = adapter.dropout() > 0 ? pass.add_gradients(example, 0, unused)
+                                                           : pass.loss(example);
+                std::copy(before.begin(), before.end(), parameters.begin());
+                return value;
+            };
+            // Of fourth order: (8 (L(h) - L(-h)) - (L(2h) - L(-2h))) / 12h
+            const double slope =
+                (8 * (loss_at(step) - loss_at(-step)) - (loss_at(2 * step) - loss_at(-2 * step))) /
+                (12 * step);
+            // The loss is rounded at 1e-7 of itself; the gradients have the weight 0.5.
+            const double rounding = 2e-6 * loss / step;
+            CHECK(std::abs(slope * 0.5 - norm) < 1e-3 * norm + rounding);
+        }
+    }
 }
 
 // A transformer in a folder of its own, opened.

@@ -52,15 +52,15 @@ TEST_CASE("a continued LoRA has rank, alpha, matrices and values of its file") {
     REQUIRE(adapter.modules().size() == 1);
     const TrainedModule& module = adapter.modules()[0];
     CHECK(module.name == "double_blocks.1.img_attn.proj");
-    CHECK(part_of(adapter, module.a, 4 * 64) == pair[0].values);
-    CHECK(part_of(adapter, module.b, 64 * 4) == pair[1].values);
+    CHECK(part_of(adapter, module.a.first, 4 * 64) == pair[0].values);
+    CHECK(part_of(adapter, module.b.first, 64 * 4) == pair[1].values);
     // With another alpha the scale is 1, and B half of what it was: the same product.
     const TrainedAdapter other = continued(folder, pair, {.rank = 4, .alpha = 4});
     std::vector<float> half = pair[1].values;
     for (float& value : half) {
         value /= 2;
     }
-    CHECK(part_of(other, module.b, 64 * 4) == half);
+    CHECK(part_of(other, module.b.first, 64 * 4) == half);
 }
 
 TEST_CASE("patterns choose further matrices, which begin like new ones") {
@@ -74,7 +74,8 @@ TEST_CASE("patterns choose further matrices, which begin like new ones") {
         const TrainedModule& module = adapter.modules()[i];
         CAPTURE(module.name);
         const size_t n = static_cast<size_t>(4 * (module.n_in + module.n_out));
-        const bool is_new = part_of(adapter, module.a, n) == part_of(fresh, module.a, n);
+        const bool is_new =
+            part_of(adapter, module.a.first, n) == part_of(fresh, module.a.first, n);
         CHECK(is_new == (module.name != "double_blocks.1.img_attn.proj"));
     }
 }
@@ -95,10 +96,10 @@ TEST_CASE("q and v apart become a pair of the fused matrix with the same effect"
     REQUIRE(adapter.modules().size() == 2);
     const TrainedModule& qkv = adapter.modules()[0];
     REQUIRE(qkv.name == "double_blocks.0.img_attn.qkv");
-    CHECK(part_of(adapter, qkv.a, 2 * 64) == tensors[0].values);
-    CHECK(part_of(adapter, qkv.a + 2 * 64, 2 * 64) == tensors[2].values);
+    CHECK(part_of(adapter, qkv.a.first, 2 * 64) == tensors[0].values);
+    CHECK(part_of(adapter, qkv.a.first + 2 * 64, 2 * 64) == tensors[2].values);
     for (size_t row = 0; row < 3 * 64; ++row) {
-        const std::vector<float> b = part_of(adapter, qkv.b + row * 4, 4);
+        const std::vector<float> b = part_of(adapter, qkv.b.first + row * 4, 4);
         std::vector<float> expected(4);  // rows of k have none
         const size_t pair = row / 64;
         for (size_t i = 0; i < 2 && pair != 1; ++i) {
@@ -108,10 +109,10 @@ TEST_CASE("q and v apart become a pair of the fused matrix with the same effect"
     }
     // The other one is filled up: the first two columns of B are the file's, the others zero.
     const TrainedModule& proj = adapter.modules()[1];
-    CHECK(part_of(adapter, proj.a, 2 * 64) == tensors[4].values);
+    CHECK(part_of(adapter, proj.a.first, 2 * 64) == tensors[4].values);
     for (size_t row = 0; row < 64; ++row) {
         const std::vector<float>& b = tensors[5].values;
-        REQUIRE(part_of(adapter, proj.b + row * 4, 4) ==
+        REQUIRE(part_of(adapter, proj.b.first + row * 4, 4) ==
                 std::vector<float>{b[row * 2], b[row * 2 + 1], 0, 0});
     }
 }

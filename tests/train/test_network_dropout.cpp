@@ -52,7 +52,7 @@ TEST_CASE("each value between A and B counts as its factor says") {
     const Backend backend("CPU", 2);
     TrainingPass pass(backend, model.checkpoint, adapter);
     const std::vector<float> values(adapter.parameters().begin(), adapter.parameters().end());
-    const size_t first_b = adapter.modules()[0].b;
+    const size_t first_b = adapter.modules()[0].b.first;
     // Without dropout, with only row `part` of the rank; kRank: none.
     const auto velocity_of = [&](size_t part) {
         for (size_t i = first_b; i < values.size(); ++i) {

@@ -48,9 +48,9 @@ TEST_CASE("every matrix of the blocks is trained unless patterns say otherwise")
     size_t n = 0;
     for (const TrainedModule& module : adapter.modules()) {
         found.insert({module.name, module.n_in, module.n_out});
-        CHECK(module.a == n);
-        CHECK(module.b == n + static_cast<size_t>(4 * module.n_in));
-        n = module.b + static_cast<size_t>(4 * module.n_out);
+        CHECK(module.a.first == n);
+        CHECK(module.b.first == n + static_cast<size_t>(4 * module.n_in));
+        n = module.b.first + static_cast<size_t>(4 * module.n_out);
     }
     CHECK(found == expected);
     CHECK(adapter.parameters().size() == n);
@@ -66,8 +66,8 @@ TEST_CASE("A begins uniform within one by the root of its width, B at zero") {
     for (const TrainedModule& module : adapter.modules()) {
         CAPTURE(module.name);
         const auto values = adapter.parameters();
-        const auto a = values.subspan(module.a, module.b - module.a);
-        const auto b = values.subspan(module.b, static_cast<size_t>(8 * module.n_out));
+        const auto a = values.subspan(module.a.first, module.b.first - module.a.first);
+        const auto b = values.subspan(module.b.first, static_cast<size_t>(8 * module.n_out));
         CHECK(std::all_of(b.begin(), b.end(), [](float value) { return value == 0; }));
         const double most = 1 / std::sqrt(static_cast<double>(module.n_in));
         double sum = 0, squares = 0;
@@ -129,8 +129,9 @@ void check_file(const std::filesystem::path& path, const TrainedAdapter& adapter
             double expected = 0;
             for (size_t r = 0; r < rank; ++r) {
                 expected +=
-                    static_cast<double>(adapter.parameters()[module.b + i / n_in * rank + r]) *
-                    static_cast<double>(adapter.parameters()[module.a + r * n_in + i % n_in]);
+                    static_cast<double>(
+                        adapter.parameters()[module.b.first + i / n_in * rank + r]) *
+                    static_cast<double>(adapter.parameters()[module.a.first + r * n_in + i % n_in]);
             }
             expected *= adapter.alpha() / static_cast<double>(rank);
             difference += std::pow(static_cast<double>(change[i]) - expected, 2);

@@ -19,6 +19,7 @@
 namespace flux2 {
 namespace {
 
+using test::check_by_differences;
 using test::fill_pairs;
 using test::OpenedModel;
 using test::small_example;
@@ -56,50 +57,6 @@ TEST_CASE("a recorded training run is met") {
     CAPTURE(lines.str());
     CHECK(report.n_compared() == 98);
     CHECK(report.n_failed() == 0);
-}
-
-// Compares the gradients, times 0.5, of each matrix of each pair with differences of the loss.
-void check_by_differences(TrainingPass& pass, TrainedAdapter& adapter,
-                          const TrainingExample& example) {
-    std::vector<float> gradients(adapter.parameters().size());
-    const double loss = pass.add_gradients(example, 0.5f, gradients);
-    const std::span<float> parameters = adapter.parameters();
-    std::vector<float> unused(gradients.size());
-    for (const TrainedModule& module : adapter.modules()) {
-        const size_t end = module.b + static_cast<size_t>(adapter.rank() * module.n_out);
-        for (const auto& [first, last] : {std::pair{module.a, module.b}, {module.b, end}}) {
-            CAPTURE(module.name);
-            CAPTURE(first == module.a);
-            // Along the gradient itself, so that the loss changes by much more than its
-            // rounding.
-            double norm = 0;
-            for (size_t i = first; i < last; ++i) {
-                norm += std::pow(static_cast<double>(gradients[i]), 2);
-            }
-            norm = std::sqrt(norm);
-            REQUIRE(norm > 0);
-            const double step = 0.02;
-            const std::vector<float> before(parameters.begin(), parameters.end());
-            const auto loss_at = [&](double distance) {
-                for (size_t i = first; i < last; ++i) {
-                    parameters[i] =
-                        before[i] +
-                        static_cast<float>(distance * static_cast<double>(gradients[i]) / norm);
-                }
-                const double value = adapter.dropout() > 0 ? pass.add_gradients(example, 0, unused)
-                                                           : pass.loss(example);
-                std::copy(before.begin(), before.end(), parameters.begin());
-                return value;
-            };
-            // Of fourth order: (8 (L(h) - L(-h)) - (L(2h) - L(-2h))) / 12h
-            const double slope =
-                (8 * (loss_at(step) - loss_at(-step)) - (loss_at(2 * step) - loss_at(-2 * step))) /
-                (12 * step);
-            // The loss is rounded at 1e-7 of itself; the gradients have the weight 0.5.
-            const double rounding = 2e-6 * loss / step;
-            CHECK(std::abs(slope * 0.5 - norm) < 1e-3 * norm + rounding);
-        }
-    }
 }
 
 TEST_CASE("gradients of every pair agree with differences of the loss") {
@@ -149,20 +106,7 @@ TEST_CASE("references change the loss, and are no part of it") {
     const double loss = pass.loss(example);
     // B is zero: the velocity is that of the model alone.
     Transformer transformer(backend, sizes, model.checkpoint, {.type = TensorType::f32});
-    TransformerInput input;
-    input.img = add_noise(example.picture.tokens, example.noise, example.time);
-    input.ref = HostTensor({sizes.channels, 7, 1, 1});
-    input.ref.data = example.references[0].tokens.data;
-    input.ref.data.insert(input.ref.data.end(), example.references[1].tokens.data.begin(),
-                          example.references[1].tokens.data.end());
-    input.txt = example.txt;
-    input.txt_pos = text_positions(5);
-    input.img_pos = image_positions(3, 2);
-    input.ref_pos = image_positions(2, 2, reference_time(0));
-    for (const Position& position : image_positions(3, 1, reference_time(1))) {
-        input.ref_pos.push_back(position);
-    }
-    input.timestep = example.time;
+    const TransformerInput input = test::model_input(example);
     const HostTensor velocity = transformer.predict(input);
     CHECK(relative_difference(pass.velocity().data, velocity.data) < 1e-5);
     double expected = 0;
@@ -220,10 +164,11 @@ TEST_CASE("the form for NVIDIA GPUs gives the same gradients but for BF16's roun
             CHECK(relative_difference(gradients, exact) > 1e-4);
             for (const TrainedModule& module : adapter.modules()) {
                 CAPTURE(module.name);
-                const size_t end = module.b + static_cast<size_t>(adapter.rank() * module.n_out);
+                const size_t end = module.b.end();
                 const auto part = [&](const std::vector<float>& all) {
-                    return std::vector<float>(all.begin() + static_cast<std::ptrdiff_t>(module.a),
-                                              all.begin() + static_cast<std::ptrdiff_t>(end));
+                    return std::vector<float>(
+                        all.begin() + static_cast<std::ptrdiff_t>(module.a.first),
+                        all.begin() + static_cast<std::ptrdiff_t>(end));
                 };
                 CHECK(relative_difference(part(gradients), part(exact)) < 4e-2);
             }
@@ -293,9 +238,9 @@ TEST_CASE("pairs of late blocks get the same gradients when nothing else is trai
         for (const TrainedModule& module : all.modules()) {
             if (module.name == name) {
                 const size_t n = some.parameters().size();
-                std::copy_n(all.parameters().begin() + static_cast<std::ptrdiff_t>(module.a), n,
-                            some.parameters().begin());
-                const auto first = gradients.begin() + static_cast<std::ptrdiff_t>(module.a);
+                std::copy_n(all.parameters().begin() + static_cast<std::ptrdiff_t>(module.a.first),
+                            n, some.parameters().begin());
+                const auto first = gradients.begin() + static_cast<std::ptrdiff_t>(module.a.first);
                 CHECK(gradients_of(model, some, example) ==
                       std::vector<float>(first, first + static_cast<std::ptrdiff_t>(n)));
             }

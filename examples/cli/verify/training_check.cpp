@@ -105,9 +105,8 @@ struct NamedPart {
 std::vector<NamedPart> parts_of(const TrainedAdapter& adapter) {
     std::vector<NamedPart> parts;
     for (const TrainedModule& module : adapter.modules()) {
-        parts.push_back({module.name + ".A", module.a, module.b - module.a});
-        parts.push_back(
-            {module.name + ".B", module.b, static_cast<size_t>(adapter.rank() * module.n_out)});
+        parts.push_back({module.name + ".A", module.a.first, module.a.size()});
+        parts.push_back({module.name + ".B", module.b.first, module.b.size()});
     }
     return parts;
 }
