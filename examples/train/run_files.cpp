@@ -104,6 +104,9 @@ RunSettings settings_of(const TrainOptions& o, const Model& model,
         set("max_train_steps", t.n_steps);
         set("lr_scheduler_min_lr_ratio", t.rate.min_ratio);
     }
+    if (t.optimiser.eight_bits) {
+        set("optimizer_type", "adamw8bit");
+    }
     set("weight_decay", t.optimiser.weight_decay);
     set("max_grad_norm", t.max_grad_norm);
     set("gradient_accumulation_steps", t.gradient_accumulation_steps);

@@ -57,19 +57,19 @@ void add_network_options(cxxopts::Options& options) {
 }
 
 void add_training_options(cxxopts::Options& options) {
-    options.add_options("Training")                                                             //
-        ("max_train_steps", "steps (default 1600)", text())                                     //
-        ("max_train_epochs", "in place of steps: passes over the dataset", text())              //
-        ("learning_rate", "(default 1e-4)", text())                                             //
-        ("lr_scheduler", "constant, linear or cosine (default constant)", text())               //
-        ("lr_warmup_steps", "steps, or a share below 1 of all (default 0)", text())             //
-        ("lr_scheduler_min_lr_ratio", "share of the rate at the end (default 0)", text())       //
-        ("optimizer_type", "adamw", text())                                                     //
-        ("weight_decay", "(default 0.01)", text())                                              //
-        ("max_grad_norm", "clip gradients to this norm; 0: not (default 1)", text())            //
-        ("gradient_accumulation_steps", "batches of a step (default 1)", text())                //
-        ("ema_decay", "average the weights over steps, such as 0.99 (default 0: not)", text())  //
-        ("seed", "of noise, order and first weights (default 42)", text())                      //
+    options.add_options("Training")                                                              //
+        ("max_train_steps", "steps (default 1600)", text())                                      //
+        ("max_train_epochs", "in place of steps: passes over the dataset", text())               //
+        ("learning_rate", "(default 1e-4)", text())                                              //
+        ("lr_scheduler", "constant, linear or cosine (default constant)", text())                //
+        ("lr_warmup_steps", "steps, or a share below 1 of all (default 0)", text())              //
+        ("lr_scheduler_min_lr_ratio", "share of the rate at the end (default 0)", text())        //
+        ("optimizer_type", "AdamW, or AdamW8bit with states in 8 bits (default AdamW)", text())  //
+        ("weight_decay", "(default 0.01)", text())                                               //
+        ("max_grad_norm", "clip gradients to this norm; 0: not (default 1)", text())             //
+        ("gradient_accumulation_steps", "batches of a step (default 1)", text())                 //
+        ("ema_decay", "average the weights over steps, such as 0.99 (default 0: not)", text())   //
+        ("seed", "of noise, order and first weights (default 42)", text())                       //
         ("timestep_sampling",
          "uniform, sigmoid, shift, flux2_shift, logsnr or sigma (default flux2_shift)", text())  //
         ("discrete_flow_shift", "of shift and sigma (default 1)", text())                        //
@@ -241,8 +241,9 @@ void read_training_options(const cxxopts::ParseResult& args, TrainOptions& o) {
     read_rate_options(args, o);
     if (args.count("optimizer_type") > 0) {
         const std::string type = to_lower(given(args, "optimizer_type"));
-        check(type == "adamw", ErrorKind::bad_argument, "--optimizer_type ", type,
-              " is not there; adamw is, with states in F32");
+        trainer.optimiser.eight_bits = type == "adamw8bit";
+        check(type == "adamw" || trainer.optimiser.eight_bits, ErrorKind::bad_argument,
+              "--optimizer_type ", type, " is not there; AdamW and AdamW8bit are");
     }
     read_double(args, "weight_decay", trainer.optimiser.weight_decay);
     read_double(args, "max_grad_norm", trainer.max_grad_norm);

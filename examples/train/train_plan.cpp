@@ -15,7 +15,7 @@
 namespace flux2::cli {
 namespace {
 
-constexpr uint64_t kBytesOfParameter = 16;  // value, gradient, two of the optimiser, in F32
+constexpr uint64_t kBytesOfParameter = 8;  // value and gradient, in F32
 
 HostTensor random_tensor(int64_t width, int64_t n) {
     HostTensor tensor({width, n, 1, 1});
@@ -63,8 +63,10 @@ TrainPlan plan_memory(const TrainOptions& o, const Model& model,
     plan.weights = pass.weight_memory();
     plan.streams = weights.stream_blocks;
     plan.compute = pass.compute_memory(plan.largest);
-    plan.adapter = kBytesOfParameter * adapter.parameters().size() +
-                   (o.trainer.ema_decay > 0 ? sizeof(float) * adapter.parameters().size() : 0);
+    const size_t n_parameters = adapter.parameters().size();
+    plan.adapter = kBytesOfParameter * n_parameters +
+                   AdamW::state_bytes(n_parameters, o.trainer.optimiser.eight_bits) +
+                   (o.trainer.ema_decay > 0 ? sizeof(float) * n_parameters : 0);
     plan.dataset = encoded_bytes(model, pictures,
                                  {.trigger_word = o.trigger_word,
                                   .mirrored = o.trainer.flips,

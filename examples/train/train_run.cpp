@@ -150,7 +150,8 @@ std::map<std::string, std::string> facts_of(const TrainOptions& o, const Model& 
         {"ss_max_train_steps", concat(t.n_steps)},
         {"ss_gradient_accumulation_steps", concat(t.gradient_accumulation_steps)},
         {"ss_max_grad_norm", concat(t.max_grad_norm)},
-        {"ss_optimizer", concat("AdamW(weight_decay=", t.optimiser.weight_decay, ")")},
+        {"ss_optimizer", concat(t.optimiser.eight_bits ? "AdamW8bit" : "AdamW",
+                                "(weight_decay=", t.optimiser.weight_decay, ")")},
         {"ss_seed", concat(t.seed)},
         {"ss_timestep_sampling", to_string(t.noise_levels.sampling)},
         {"ss_discrete_flow_shift", concat(t.noise_levels.discrete_flow_shift)},
@@ -183,8 +184,9 @@ uint64_t output_bytes(const TrainOptions& o, size_t n_parameters) {
     const int64_t kept =
         o.save_last > 0 ? std::min(o.save_last, o.trainer.n_steps) : o.trainer.n_steps;
     const auto n_adapters = static_cast<uint64_t>(kept / every + 2);
-    const uint64_t n_arrays = o.trainer.ema_decay > 0 ? 4 : 3;
-    return (n_adapters + 3 * n_arrays) * n_parameters * sizeof(float);
+    const uint64_t n_arrays = o.trainer.ema_decay > 0 ? 2 : 1;
+    return (n_adapters + 3 * n_arrays) * n_parameters * sizeof(float) +
+           3 * AdamW::state_bytes(n_parameters, o.trainer.optimiser.eight_bits);
 }
 
 ModelFiles sample_files(const TrainOptions& o, const ModelFiles& trained) {

@@ -1,5 +1,5 @@
-// AdamW as PyTorch computes it, with its state in F32 on the host; clipping of gradients. Results
-// are the same for any number of threads.
+// AdamW as PyTorch computes it, with its state on the host in F32 or in 8 bits; clipping of
+// gradients. Results are the same for any number of threads.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@ struct AdamWOptions {
     double beta1 = 0.9, beta2 = 0.999;
     double eps = 1e-8;
     double weight_decay = 0.01;
+    bool eight_bits = false;  // the state (train/moment_codes)
 };
 
 class AdamW {
@@ -25,16 +26,28 @@ class AdamW {
               int n_threads);
 
     // The state, to be kept and restored.
+    struct Moments {                 // one per parameter
+        std::vector<float> values;   // in F32, or:
+        std::vector<uint8_t> codes;  // in 8 bits
+        std::vector<float> largest;  // of each block of them
+    };
     struct State {
         int64_t n_steps = 0;
-        std::vector<float> mean, square;  // of gradients, decaying
+        Moments mean, square;  // of gradients, decaying
     };
     const State& state() const { return state_; }
-    // Throws bad_argument when it has another number of parameters.
+    // Throws bad_argument when it has another number of parameters, or other bits.
     void restore(State state);
+    // Of that many parameters' state.
+    static uint64_t state_bytes(size_t n_parameters, bool eight_bits);
 
   private:
+    struct Rates;
+    void step_in_8_bits(std::span<float> parameters, std::span<const float> gradients,
+                        const Rates& rates, size_t first);
+
     AdamWOptions options_;
+    size_t n_parameters_;
     State state_;
 };
 

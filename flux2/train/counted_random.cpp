@@ -18,7 +18,14 @@ uint64_t mixed(uint64_t value) {
 }  // namespace
 
 uint64_t random_bits(uint64_t seed, RandomUse use, uint64_t a, uint64_t b) {
-    return mixed(mixed(mixed(mixed(seed) ^ static_cast<uint64_t>(use)) ^ a) ^ b);
+    return RandomSeries(seed, use, a).bits(b);
+}
+
+RandomSeries::RandomSeries(uint64_t seed, RandomUse use, uint64_t a)
+    : shared_(mixed(mixed(mixed(seed) ^ static_cast<uint64_t>(use)) ^ a)) {}
+
+uint64_t RandomSeries::bits(uint64_t b) const {
+    return mixed(shared_ ^ b);
 }
 
 double random_uniform(uint64_t seed, RandomUse use, uint64_t a, uint64_t b) {

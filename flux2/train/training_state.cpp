@@ -22,27 +22,40 @@ namespace fs = std::filesystem;
 constexpr const char* kFormat = "flux2 training state 1";
 constexpr size_t kStepDigits = 8;
 
-struct NamedValues {
-    const char* name;
-    const std::vector<float>* values;
+// An array of a state under its name in the file.
+struct NamedBytes {
+    std::string name;
+    TensorType type;
+    std::span<const std::byte> bytes;
 };
 
-std::vector<NamedValues> arrays_of(const TrainingState& state) {
-    std::vector<NamedValues> arrays = {{"parameters", &state.parameters},
-                                       {"optimiser.mean", &state.optimiser.mean},
-                                       {"optimiser.square", &state.optimiser.square}};
-    if (!state.average.empty()) {
-        arrays.push_back({"average", &state.average});
-    }
+std::vector<NamedBytes> arrays_of(const TrainingState& state) {
+    std::vector<NamedBytes> arrays;
+    const auto add = [&](const std::string& name, const auto& values) {
+        if (!values.empty()) {
+            const bool is_float = sizeof(values[0]) == sizeof(float);
+            arrays.push_back({name, is_float ? TensorType::f32 : TensorType::u8,
+                              std::as_bytes(std::span(values))});
+        }
+    };
+    const auto add_moments = [&](const std::string& name, const AdamW::Moments& moments) {
+        add(name, moments.values);
+        add(name + ".codes", moments.codes);
+        add(name + ".largest", moments.largest);
+    };
+    add("parameters", state.parameters);
+    add_moments("optimiser.mean", state.optimiser.mean);
+    add_moments("optimiser.square", state.optimiser.square);
+    add("average", state.average);
     return arrays;
 }
 
 std::string checksum(const TrainingState& state, const std::string& settings) {
     Hash hash;
     hash.add(concat(state.n_steps, " ", state.optimiser.n_steps)).add(settings);
-    for (const NamedValues& array : arrays_of(state)) {
+    for (const NamedBytes& array : arrays_of(state)) {
         hash.add(array.name);
-        hash.add(std::as_bytes(std::span(*array.values)));
+        hash.add(array.bytes);
     }
     return hash.hex();
 }
@@ -60,17 +73,30 @@ std::string metadata_text(const TensorSource& source, const char* key) {
     return *text;
 }
 
+// Empty where the file has none.
+std::vector<float> floats(const TensorSource& source, const std::string& name) {
+    return source.find(name) == nullptr ? std::vector<float>() : read_tensor(source, name).data;
+}
+
+AdamW::Moments moments(const TensorSource& source, const std::string& name) {
+    AdamW::Moments read = {floats(source, name), {}, floats(source, name + ".largest")};
+    if (const TensorInfo* codes = source.find(name + ".codes"); codes != nullptr) {
+        check(codes->type == TensorType::u8, ErrorKind::bad_file, source.path().string(),
+              ": its codes are damaged; use an earlier state");
+        read.codes.resize(codes->bytes.size());
+        std::memcpy(read.codes.data(), codes->bytes.data(), codes->bytes.size());
+    }
+    return read;
+}
+
 }  // namespace
 
 void write_state(const fs::path& file, const TrainingState& state) {
     const std::string settings = nlohmann::json(state.settings).dump();
     std::vector<EncodedTensor> tensors;
-    for (const NamedValues& array : arrays_of(state)) {
-        const std::span<const std::byte> bytes = std::as_bytes(std::span(*array.values));
-        tensors.push_back({array.name,
-                           TensorType::f32,
-                           {static_cast<int64_t>(array.values->size())},
-                           {bytes.begin(), bytes.end()}});
+    for (const NamedBytes& array : arrays_of(state)) {
+        const auto n = static_cast<int64_t>(array.bytes.size() / data_bytes(array.type, 1));
+        tensors.push_back({array.name, array.type, {n}, {array.bytes.begin(), array.bytes.end()}});
     }
     write_safetensors(file, tensors,
                       {{"format", kFormat},
@@ -93,12 +119,10 @@ TrainingState read_state(const fs::path& file) {
     for (const auto& [name, value] : object.items()) {
         state.settings[name] = value.is_string() ? value.get<std::string>() : value.dump();
     }
-    state.parameters = read_tensor(source, "parameters").data;
-    state.optimiser.mean = read_tensor(source, "optimiser.mean").data;
-    state.optimiser.square = read_tensor(source, "optimiser.square").data;
-    if (source.find("average") != nullptr) {
-        state.average = read_tensor(source, "average").data;
-    }
+    state.parameters = floats(source, "parameters");
+    state.optimiser.mean = moments(source, "optimiser.mean");
+    state.optimiser.square = moments(source, "optimiser.square");
+    state.average = floats(source, "average");
     check(checksum(state, settings) == metadata_text(source, "checksum"), ErrorKind::bad_file,
           file.string(), ": the file is damaged (its checksum differs); use an earlier state");
     return state;

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <fstream>
 
 namespace flux2 {
@@ -257,17 +258,22 @@ TEST_CASE("a run that goes on from a LoRA begins with its loss, rank and alpha")
     CHECK(says(other, "network_weights lora.safetensors "));
 }
 
-TEST_CASE("a LoKr is trained, saved and resumed") {
+TEST_CASE("a LoKr is trained with states in 8 bits, saved and resumed") {
     const TrainCase c;
-    const test::Arguments common =
-        joined(c.short_run("out"), {"--network_module", "networks.lokr", "--network_args",
-                                    "factor=8", "--save_every_n_steps", "1"});
+    const test::Arguments common = joined(
+        c.short_run("out"), {"--network_module", "networks.lokr", "--network_args", "factor=8",
+                             "--save_every_n_steps", "1", "--optimizer_type", "AdamW8bit"});
     REQUIRE(c.run(joined(common, {"--max_train_steps", "2"})).exit_code == 0);
     const auto result = c.run(joined(common, {"--max_train_steps", "3", "--resume", c.in("out")}));
     CAPTURE(result.err);
     CHECK(result.exit_code == 0);
     CHECK(says(result, "LoKr: rank 4"));
     CHECK(says(result, "resumed after step 2"));
+    test::Arguments whole = joined(common, {"--max_train_steps", "3"});
+    *std::find(whole.begin(), whole.end(), c.in("out")) = c.in("whole");
+    REQUIRE(c.run(whole).exit_code == 0);
+    CHECK(test::read_file(c.folder / "out/lora.safetensors") ==
+          test::read_file(c.folder / "whole/lora.safetensors"));
     const AdapterInfo info = inspect_adapter(c.folder / "out/lora.safetensors");
     CHECK(info.kinds == "LoKr");
     CHECK(info.n_modules == 24);
@@ -391,6 +397,7 @@ TEST_CASE("bad data and bad options are refused before anything is written") {
     refused({"-d", data, "--network_dim", "0"}, 2, "--network_dim 0");
     refused({"-d", data, "--network_module", "networks.loha"}, 2, "networks.loha is not there");
     refused({"-d", data, "--network_args", "factor=8"}, 2, "with networks.lokr");
+    refused({"-d", data, "--optimizer_type", "lion"}, 2, "--optimizer_type lion");
     refused({"-d", data, "--network_dropout", "1"}, 2, "--network_dropout 1");
     refused({"-d", data, "--timestep-sampling", "x"}, 2, "flux2_shift");
     refused({"-d", data, "--max_train_steps", "3", "--max_train_epochs", "1"}, 2, "is enough");
