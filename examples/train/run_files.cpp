@@ -74,6 +74,9 @@ RunSettings settings_of(const TrainOptions& o, const Model& model,
     RunSettings settings;
     const auto set = [&](const char* name, const auto& value) { settings[name] = concat(value); };
     set("diffusion-model", identity_of(model.transformer));
+    if (model.variant == Variant::kv) {
+        set("variant", "kv");
+    }
     if (model.text_encoder) {
         set("llm", identity_of(*model.text_encoder));
     }

@@ -56,7 +56,8 @@ TrainPlan plan_memory(const TrainOptions& o, const Model& model,
     const std::string& own = o.model.load.transformer.device;
     const Backend backend(own.empty() ? o.model.load.device : own, o.model.load.threads,
                           BackendUse::measure);
-    TrainingPass pass(backend, model.transformer, adapter, weights);
+    TrainingPass pass(backend, model.transformer, adapter, weights, std::nullopt,
+                      reference_mode(model));
     TrainPlan plan;
     plan.device = backend.name();
     plan.largest = largest_shape(model, sources, pictures);
@@ -82,6 +83,10 @@ TrainPlan plan_memory(const TrainOptions& o, const Model& model,
     plan.n_examples =
         std::llround(n_batches * n_of_epoch / static_cast<double>(order.batches_per_epoch()));
     return plan;
+}
+
+ReferenceMode reference_mode(const Model& model) {
+    return model.variant == Variant::kv ? ReferenceMode::extract : ReferenceMode::joint;
 }
 
 void add_times(TrainPlan& plan, TrainingPass& pass, size_t n_parameters) {

@@ -36,6 +36,8 @@ TrainPlan plan_memory(const TrainOptions& options, const Model& model,
                       const std::vector<DatasetSource>& sources,
                       const std::vector<DatasetPicture>& pictures, const TrainedAdapter& adapter,
                       const WeightOptions& weights);
+// How references take part in the model.
+ReferenceMode reference_mode(const Model& model);
 // Loads the transformer and times examples of the largest shape.
 void add_times(TrainPlan& plan, TrainingPass& pass, size_t n_parameters);
 

@@ -413,7 +413,8 @@ void train(TrainOptions o) {
     loaded.set_cancel(&cancel_requested);
     const Backend& backend = loaded.backend(Part::transformer);
     if (o.plan) {
-        TrainingPass pass(backend, model.transformer, adapter, weights);
+        TrainingPass pass(backend, model.transformer, adapter, weights, std::nullopt,
+                          reference_mode(model));
         add_times(plan, pass, adapter.parameters().size());
         std::cout << plan_text(plan, o.trainer.n_steps);
         return;
@@ -425,7 +426,8 @@ void train(TrainOptions o) {
                      output_bytes(o, adapter.parameters().size()));
     const Encoded encoded = encode(o, model, loaded, data, display);
 
-    TrainingPass pass(backend, model.transformer, adapter, weights);
+    TrainingPass pass(backend, model.transformer, adapter, weights, std::nullopt,
+                      reference_mode(model));
     o.trainer.n_threads = backend.n_threads();
     Trainer trainer(pass, adapter, encoded.trained,
                     DataOrder(data.sources, data.pictures, o.trainer.seed), o.trainer);

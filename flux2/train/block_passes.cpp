@@ -9,13 +9,42 @@
 namespace flux2 {
 namespace {
 
-ggml_tensor* modulated(const PassContext& context, ggml_tensor* x, const Mod& mod) {
-    return modulate(context.g, x, {{x->ne[1], mod}});
+ggml_tensor* modulated(const PassContext& context, ggml_tensor* x, const ModSpans& mod) {
+    return modulate(context.g, x, mod);
 }
 
 ggml_tensor* gated(const PassContext& context, ggml_tensor* x, ggml_tensor* branch,
-                   const Mod& mod) {
-    return add_gated(context.g, x, branch, {{x->ne[1], mod}});
+                   const ModSpans& mod) {
+    return add_gated(context.g, x, branch, mod);
+}
+
+// The results of f(mod, first, n) for the tokens of each span, one after the other.
+template <typename F>
+ggml_tensor* of_spans(Graph& g, const ModSpans& spans, const F& f) {
+    std::vector<ggml_tensor*> parts;
+    int64_t first = 0;
+    for (const ModSpan& span : spans) {
+        parts.push_back(f(span.mod, first, span.n));
+        first += span.n;
+    }
+    return join_columns(g, parts);
+}
+
+// Of gated(), for the branch.
+ggml_tensor* gated_gradient(Graph& g, const ModSpans& spans, ggml_tensor* d) {
+    return of_spans(g, spans, [&](const Mod& mod, int64_t first, int64_t n) {
+        return gate_gradient(g, mod, columns(g, d, first, n));
+    });
+}
+
+// Of modulated(), for x; added to `before`, which may be null.
+ggml_tensor* modulated_gradient(Graph& g, ggml_tensor* x, const ModSpans& spans, ggml_tensor* d,
+                                ggml_tensor* before) {
+    return of_spans(g, spans, [&](const Mod& mod, int64_t first, int64_t n) {
+        const auto part = [&](ggml_tensor* of) { return columns(g, of, first, n); };
+        return modulate_gradient(g, part(x), mod, part(d),
+                                 before == nullptr ? nullptr : part(before));
+    });
 }
 
 // A matrix of a block with what it is multiplied with.
@@ -58,24 +87,10 @@ ggml_tensor* rows(Graph& g, ggml_tensor* x, int64_t first, int64_t n) {
     return ggml_view_2d(g, x, n, x->ne[1], x->nb[1], ggml_row_size(x->type, first));
 }
 
-// Of the projections of one or two parts.
-KeptAttention attend(const PassContext& context, std::span<const ProjectedHeads> parts,
-                     int64_t hidden) {
-    Graph& g = context.g;
-    std::array<std::vector<HeadsPart>, 3> qkv;
-    for (const ProjectedHeads& part : parts) {
-        ggml_tensor* p = part.projection;
-        const int64_t head_dim = part.q_norm->ne[0];
-        const std::array norms = {part.q_norm, part.k_norm, static_cast<ggml_tensor*>(nullptr)};
-        for (size_t i = 0; i < qkv.size(); ++i) {
-            ggml_tensor* heads = ggml_view_3d(
-                g, p, head_dim, hidden / head_dim, p->ne[1], ggml_row_size(p->type, head_dim),
-                p->nb[1], ggml_row_size(p->type, static_cast<int64_t>(i) * hidden));
-            qkv[i].push_back({heads, norms[i]});
-        }
-    }
-    return keep_attention(g, join_heads(g, qkv[0], &context.rope),
-                          join_heads(g, qkv[1], &context.rope), join_heads(g, qkv[2], nullptr));
+// Tokens from `first` on of x [head_dim, n_head, n], without gaps.
+ggml_tensor* later_tokens(Graph& g, ggml_tensor* x, int64_t first) {
+    return ggml_cont(g, ggml_view_3d(g, x, x->ne[0], x->ne[1], x->ne[2] - first, x->nb[1], x->nb[2],
+                                     static_cast<size_t>(first) * x->nb[2]));
 }
 
 }  // namespace
@@ -175,6 +190,52 @@ ggml_tensor* LinearPass::back(const PassContext& context, ggml_tensor* d) const 
                               : add_linear_gradient(g, dx, context.pairs.at(w_).a.matrix, d_inner);
 }
 
+// ---- Attention ----
+
+AttentionPass::AttentionPass(const PassContext& context, std::span<const ProjectedHeads> parts,
+                             int64_t hidden) {
+    Graph& g = context.g;
+    std::array<std::vector<HeadsPart>, 3> qkv;
+    for (const ProjectedHeads& part : parts) {
+        ggml_tensor* p = part.projection;
+        const int64_t head_dim = part.q_norm->ne[0];
+        const std::array norms = {part.q_norm, part.k_norm, static_cast<ggml_tensor*>(nullptr)};
+        for (size_t i = 0; i < qkv.size(); ++i) {
+            ggml_tensor* heads = ggml_view_3d(
+                g, p, head_dim, hidden / head_dim, p->ne[1], ggml_row_size(p->type, head_dim),
+                p->nb[1], ggml_row_size(p->type, static_cast<int64_t>(i) * hidden));
+            qkv[i].push_back({heads, norms[i]});
+        }
+    }
+    all_ = keep_attention(g, join_heads(g, qkv[0], &context.rope),
+                          join_heads(g, qkv[1], &context.rope), join_heads(g, qkv[2], nullptr));
+    result_ = all_.result;
+    if (context.n_main > 0) {
+        const auto later = [&](ggml_tensor* x) { return later_tokens(g, x, context.n_main); };
+        references_ = keep_attention(g, later(all_.q), later(all_.k), later(all_.v));
+        const std::array both = {columns(g, result_, 0, context.n_main), references_.result};
+        result_ = join_columns(g, both);
+    }
+}
+
+AttentionGradient AttentionPass::back(const PassContext& context, ggml_tensor* d) const {
+    Graph& g = context.g;
+    const int64_t n_main = context.n_main;
+    if (n_main == 0) {
+        return attention_gradient(g, all_, d);
+    }
+    // What references gave among all tokens was not used: its gradient is zero.
+    const int64_t n_ref = d->ne[1] - n_main;
+    ggml_tensor* d_main = ggml_cast(g, columns(g, d, 0, n_main), GGML_TYPE_F32);
+    d_main = ggml_pad_ext(g, d_main, 0, 0, 0, static_cast<int>(n_ref), 0, 0, 0, 0);
+    const AttentionGradient main = attention_gradient(g, all_, d_main);
+    const AttentionGradient own = attention_gradient(g, references_, columns(g, d, n_main, n_ref));
+    const std::array dq = {columns(g, main.dq, 0, n_main), own.dq};
+    const std::array dkv = {columns(g, main.dkv, 0, n_main),
+                            sum_of(g, columns(g, main.dkv, n_main, n_ref), own.dkv)};
+    return {join_columns(g, dq), join_columns(g, dkv)};
+}
+
 // ---- Double blocks ----
 
 StreamPass::StreamPass(const PassContext& context, const StreamWeights& weights, ggml_tensor* x,
@@ -198,12 +259,12 @@ void StreamPass::finish(const PassContext& context, ggml_tensor* attn) {
 
 ggml_tensor* StreamPass::back_to_attention(const PassContext& context, ggml_tensor* d) {
     Graph& g = context.g;
-    ggml_tensor* d_act = mlp_out_.back(context, gate_gradient(g, mods_.mlp, d));  // [mlp, n]
+    ggml_tensor* d_act = mlp_out_.back(context, gated_gradient(g, mods_.mlp, d));  // [mlp, n]
     ggml_tensor* h = mlp_in_.result();
     const int64_t mlp = h->ne[0] / 2;
     ggml_tensor* d_h = swiglu_gradient(g, rows(g, h, 0, mlp), rows(g, h, mlp, mlp), d_act);
-    d_middle_ = modulate_gradient(g, middle_, mods_.mlp, mlp_in_.back(context, d_h), d);
-    return proj_.back(context, gate_gradient(g, mods_.attn, d_middle_));
+    d_middle_ = modulated_gradient(g, middle_, mods_.mlp, mlp_in_.back(context, d_h), d);
+    return proj_.back(context, gated_gradient(g, mods_.attn, d_middle_));
 }
 
 ggml_tensor* StreamPass::back(const PassContext& context, ggml_tensor* d_projection,
@@ -212,8 +273,8 @@ ggml_tensor* StreamPass::back(const PassContext& context, ggml_tensor* d_project
         qkv_.back_to_pair(context, d_projection);
         return nullptr;
     }
-    return modulate_gradient(context.g, x_, mods_.attn, qkv_.back(context, d_projection),
-                             d_middle_);
+    return modulated_gradient(context.g, x_, mods_.attn, qkv_.back(context, d_projection),
+                              d_middle_);
 }
 
 DoublePass::DoublePass(const PassContext& context, const DoubleBlockWeights& weights,
@@ -226,16 +287,16 @@ DoublePass::DoublePass(const PassContext& context, const DoubleBlockWeights& wei
     const ProjectedHeads parts[] = {
         {txt_.projection(), weights.txt.q_norm, weights.txt.k_norm, 0},
         {img_.projection(), weights.img.q_norm, weights.img.k_norm, n_txt}};
-    attention_ = attend(context, parts, x.txt->ne[0]);
-    txt_.finish(context, columns(context.g, attention_.result, 0, n_txt));
-    img_.finish(context, columns(context.g, attention_.result, n_txt, x.img->ne[1]));
+    attention_.emplace(context, parts, x.txt->ne[0]);
+    txt_.finish(context, columns(context.g, attention_->result(), 0, n_txt));
+    img_.finish(context, columns(context.g, attention_->result(), n_txt, x.img->ne[1]));
 }
 
 Streams DoublePass::back(const PassContext& context, const Streams& d, bool wants_x) {
     Graph& g = context.g;
     const std::array d_attn = {txt_.back_to_attention(context, d.txt),
                                img_.back_to_attention(context, d.img)};
-    const AttentionGradient d_heads = attention_gradient(g, attention_, join_columns(g, d_attn));
+    const AttentionGradient d_heads = attention_->back(context, join_columns(g, d_attn));
     const auto finish = [&](StreamPass& stream, const StreamWeights& weights, int64_t first) {
         ggml_tensor* d_projection = heads_gradient(
             g, {stream.projection(), weights.q_norm, weights.k_norm, first}, d_heads, context.rope);
@@ -248,7 +309,7 @@ Streams DoublePass::back(const PassContext& context, const Streams& d, bool want
 // ---- Single blocks ----
 
 SinglePass::SinglePass(const PassContext& context, const SingleBlockWeights& weights,
-                       ggml_tensor* x, const Mod& mod)
+                       ggml_tensor* x, const ModSpans& mod)
     : weights_(&weights),
       mod_(mod),
       x_(x),
@@ -258,9 +319,9 @@ SinglePass::SinglePass(const PassContext& context, const SingleBlockWeights& wei
     ggml_tensor* p = linear1_.result();  // [3 * hidden + 2 * mlp, n]
     const int64_t mlp = (p->ne[0] - 3 * hidden) / 2;
     const ProjectedHeads part = {p, weights.q_norm, weights.k_norm, 0};
-    attention_ = attend(context, std::span(&part, 1), hidden);
+    attention_.emplace(context, std::span(&part, 1), hidden);
     ggml_tensor* joined = swiglu(g, rows(g, p, 3 * hidden, mlp), rows(g, p, 3 * hidden + mlp, mlp),
-                                 attention_.result);  // [hidden + mlp, n]
+                                 attention_->result());  // [hidden + mlp, n]
     linear2_ = inside(context, weights.linear2, joined);
     y_ = gated(context, x, linear2_.result(), mod);
 }
@@ -270,9 +331,8 @@ ggml_tensor* SinglePass::back(const PassContext& context, ggml_tensor* d, bool w
     const int64_t hidden = x_->ne[0];
     ggml_tensor* p = linear1_.result();
     const int64_t mlp = (p->ne[0] - 3 * hidden) / 2;
-    ggml_tensor* d_joined = linear2_.back(context, gate_gradient(g, mod_, d));
-    const AttentionGradient d_heads =
-        attention_gradient(g, attention_, rows(g, d_joined, 0, hidden));
+    ggml_tensor* d_joined = linear2_.back(context, gated_gradient(g, mod_, d));
+    const AttentionGradient d_heads = attention_->back(context, rows(g, d_joined, 0, hidden));
     ggml_tensor* d_p = heads_gradient(g, {p, weights_->q_norm, weights_->k_norm, 0}, d_heads,
                                       context.rope);  // its first 3 * hidden values
     d_p = swiglu_gradient(g, rows(g, p, 3 * hidden, mlp), rows(g, p, 3 * hidden + mlp, mlp),
@@ -281,14 +341,16 @@ ggml_tensor* SinglePass::back(const PassContext& context, ggml_tensor* d, bool w
         linear1_.back_to_pair(context, d_p);
         return nullptr;
     }
-    return modulate_gradient(g, x_, mod_, linear1_.back(context, d_p), d);
+    return modulated_gradient(g, x_, mod_, linear1_.back(context, d_p), d);
 }
 
 // ---- Final layer ----
 
 FinalPass::FinalPass(const PassContext& context, ggml_tensor* linear, ggml_tensor* z,
                      const Mod& mod)
-    : mod_(mod), z_(z), linear_(context, linear, modulated(context, z, mod), GGML_TYPE_F32) {}
+    : mod_(mod),
+      z_(z),
+      linear_(context, linear, modulated(context, z, {{z->ne[1], mod}}), GGML_TYPE_F32) {}
 
 ggml_tensor* FinalPass::back(const PassContext& context, ggml_tensor* d) const {
     return modulate_gradient(context.g, z_, mod_, linear_.back(context, d), nullptr);

@@ -11,6 +11,8 @@
 #include <ggml.h>
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <unordered_map>
 
 namespace flux2 {
@@ -38,6 +40,8 @@ struct PassContext {
     TrainedPairs& pairs;
     Rope rope = {};
     bool drops = false;  // values between A and B
+    // Tokens before references that see only each other, as those of KV models do; 0: all see all.
+    int64_t n_main = 0;
 };
 
 // y = W x + B (A x); with dropout A x is multiplied with its factors. Of a LoKr the pair is applied
@@ -69,7 +73,22 @@ class LinearPass {
 };
 
 struct StreamMods {  // of one stream of a double block
-    Mod attn, mlp;
+    ModSpans attn, mlp;
+};
+
+// Attention of all tokens, and of references among themselves where they see only each other.
+class AttentionPass {
+  public:
+    // Of the projections of one or two parts.
+    AttentionPass(const PassContext& context, std::span<const ProjectedHeads> parts,
+                  int64_t hidden);
+
+    ggml_tensor* result() const { return result_; }  // [hidden, n]
+    AttentionGradient back(const PassContext& context, ggml_tensor* d) const;
+
+  private:
+    KeptAttention all_, references_ = {};
+    ggml_tensor* result_;
 };
 
 // One stream of a double block.
@@ -110,23 +129,23 @@ class DoublePass {
   private:
     const DoubleBlockWeights* weights_;
     StreamPass img_, txt_;
-    KeptAttention attention_;
+    std::optional<AttentionPass> attention_;
 };
 
 class SinglePass {
   public:
     SinglePass(const PassContext& context, const SingleBlockWeights& weights, ggml_tensor* x,
-               const Mod& mod);
+               const ModSpans& mod);
 
     ggml_tensor* result() const { return y_; }
     ggml_tensor* back(const PassContext& context, ggml_tensor* d, bool wants_x) const;
 
   private:
     const SingleBlockWeights* weights_;
-    Mod mod_;
+    ModSpans mod_;
     ggml_tensor* x_;
     LinearPass linear1_, linear2_;
-    KeptAttention attention_ = {};
+    std::optional<AttentionPass> attention_;
     ggml_tensor* y_ = nullptr;
 };
 

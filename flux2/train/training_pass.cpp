@@ -26,7 +26,8 @@ namespace {
 // What depends on the time alone.
 struct PassMods {
     StreamMods img, txt;
-    Mod single, final;
+    ModSpans single;
+    Mod final;
 };
 
 // One graph for examples of a shape: forwards, and backwards when gradients are wanted.
@@ -39,8 +40,9 @@ struct Built {
     TrainedPairs pairs;
     std::vector<const TrainedPair*> in_order;  // of the adapter's modules
     // Inputs.
-    ggml_tensor *img = nullptr, *txt = nullptr;        // tokens [channels, n], [text_width, n]
-    ggml_tensor *time = nullptr, *guidance = nullptr;  // embedded; guidance may be null
+    ggml_tensor *img = nullptr, *txt = nullptr;  // tokens [channels, n], [text_width, n]
+    // Embedded; without need null. The references of KV models have the time zero.
+    ggml_tensor *time = nullptr, *time_zero = nullptr, *guidance = nullptr;
     std::array<ggml_tensor*, Rope::kMaxAxes> pos = {};
     ggml_tensor* target = nullptr;    // [channels, n_img]
     std::vector<size_t> block_order;  // which block of the network each block of the graph is
@@ -52,18 +54,23 @@ struct Built {
 // Builds it.
 class Builder {
   public:
-    Builder(Built& built, const FrozenNetwork& network, const TransformerSizes& sizes)
+    Builder(Built& built, const FrozenNetwork& network, const TransformerSizes& sizes,
+            ReferenceMode references)
         : built_(built),
           g_(built.graph),
           network_(network),
           parts_(network.parts()),
-          sizes_(sizes) {}
+          sizes_(sizes),
+          references_(references) {}
 
     void declare_inputs(const TrainedAdapter& adapter, const PairTransfer& transfer) {
         const ExampleShape& shape = built_.shape;
         built_.img = g_.input_f32("img", {sizes_.channels, shape.n_img + shape.n_ref});
         built_.txt = g_.input_f32("txt", {sizes_.text_width, shape.n_txt});
         built_.time = g_.input_f32("time", {kTimeChannels});
+        if (has_kv_references()) {
+            built_.time_zero = g_.input_f32("time_zero", {kTimeChannels});
+        }
         if (sizes_.guidance) {
             built_.guidance = g_.input_f32("guidance", {kTimeChannels});
         }
@@ -83,7 +90,7 @@ class Builder {
         PassContext context = {
             g_, built_.pairs,
             rope_of_axes(g_, built_.pos, sizes_.head_dim, static_cast<float>(sizes_.rope_theta)),
-            drops};
+            drops, has_kv_references() ? built_.shape.n_txt + built_.shape.n_img : 0};
         const PassMods mods = time_mods();
         const LinearPass img_in(context, parts_.img_in, built_.img, GGML_TYPE_F32);
         const LinearPass txt_in(context, parts_.txt_in, built_.txt, GGML_TYPE_F32);
@@ -122,18 +129,38 @@ class Builder {
         return {chunk(first), chunk(first + 1), has_gate ? chunk(first + 2) : nullptr};
     }
 
-    PassMods time_mods() {
-        ggml_tensor* vec = embed(parts_.time_in, built_.time);
+    bool has_kv_references() const {
+        return references_ == ReferenceMode::extract && built_.shape.n_ref > 0;
+    }
+
+    ggml_tensor* condition(ggml_tensor* time) {
+        ggml_tensor* vec = embed(parts_.time_in, time);
         if (built_.guidance != nullptr) {
             vec = ggml_add(g_, vec, embed(parts_.guidance_in, built_.guidance));
         }
-        vec = ggml_silu(g_, vec);
+        return ggml_silu(g_, vec);
+    }
+
+    PassMods time_mods() {
+        const ExampleShape& shape = built_.shape;
+        ggml_tensor* vec = condition(built_.time);
         ggml_tensor* img = exact_linear(g_, parts_.mod_img, vec);
         ggml_tensor* txt = exact_linear(g_, parts_.mod_txt, vec);
-        return {.img = {chunks(img, 0), chunks(img, 3)},
-                .txt = {chunks(txt, 0), chunks(txt, 3)},
-                .single = chunks(exact_linear(g_, parts_.mod_single, vec), 0),
-                .final = chunks(exact_linear(g_, parts_.final_mod, vec), 0)};
+        ggml_tensor* single = exact_linear(g_, parts_.mod_single, vec);
+        const int64_t n_img = shape.n_img + (has_kv_references() ? 0 : shape.n_ref);
+        PassMods mods = {.img = {{{n_img, chunks(img, 0)}}, {{n_img, chunks(img, 3)}}},
+                         .txt = {{{shape.n_txt, chunks(txt, 0)}}, {{shape.n_txt, chunks(txt, 3)}}},
+                         .single = {{shape.n_txt + n_img, chunks(single, 0)}},
+                         .final = chunks(exact_linear(g_, parts_.final_mod, vec), 0)};
+        if (has_kv_references()) {
+            ggml_tensor* zero = condition(built_.time_zero);
+            img = exact_linear(g_, parts_.mod_img, zero);
+            single = exact_linear(g_, parts_.mod_single, zero);
+            mods.img.attn.push_back({shape.n_ref, chunks(img, 0)});
+            mods.img.mlp.push_back({shape.n_ref, chunks(img, 3)});
+            mods.single.push_back({shape.n_ref, chunks(single, 0)});
+        }
+        return mods;
     }
 
     ggml_tensor* join(const Streams& x) {
@@ -246,6 +273,7 @@ class Builder {
     const FrozenNetwork& network_;
     const TransformerNetwork& parts_;
     const TransformerSizes& sizes_;
+    const ReferenceMode references_;
     std::vector<Streams> streams_;      // inputs of double blocks
     std::vector<ggml_tensor*> joined_;  // inputs of single blocks
     ggml_tensor* z_ = nullptr;          // after all blocks
@@ -310,13 +338,14 @@ ExampleShape shape_of(const TrainingExample& example) {
 
 struct TrainingPass::State {
     State(const Backend& used, const Checkpoint& checkpoint, const TrainedAdapter& trained,
-          const WeightOptions& options, Operations operations)
+          const WeightOptions& options, Operations operations, ReferenceMode mode)
         : backend(used),
           adapter(trained),
           sizes(read_transformer_sizes(checkpoint)),
           form{.operations = operations, .activations = trained_type({.operations = operations})},
           network(backend, checkpoint, sizes, options),
-          transfer(backend, adapter) {}
+          transfer(backend, adapter),
+          references(mode) {}
 
     Built& built_for(const ExampleShape& shape, bool wants_gradients);
     void stream_blocks(Built& built);
@@ -330,6 +359,7 @@ struct TrainingPass::State {
     Form form;
     FrozenNetwork network;
     PairTransfer transfer;
+    ReferenceMode references;
     std::optional<Built> forward, both_ways;
     HostTensor velocity;
 };
@@ -341,7 +371,7 @@ Built& TrainingPass::State::built_for(const ExampleShape& shape, bool wants_grad
         const auto n_blocks = static_cast<size_t>(sizes.n_double + sizes.n_single);
         constexpr size_t kNodesOfBlock = 1024;
         built.emplace(backend, kNodesOfBlock * (n_blocks + 2), form, shape);
-        Builder builder(*built, network, sizes);
+        Builder builder(*built, network, sizes, references);
         builder.declare_inputs(adapter, transfer);
         builder.build(wants_gradients, wants_gradients && adapter.dropout() > 0);
         if (network.streams()) {
@@ -375,6 +405,9 @@ void TrainingPass::State::feed(Built& built, const TrainingExample& example) con
     g.set(built.target, target);
     g.set(built.txt, example.txt->data);
     g.set(built.time, timestep_embedding(t));
+    if (built.time_zero != nullptr) {
+        g.set(built.time_zero, timestep_embedding(0));
+    }
     if (built.guidance != nullptr) {
         g.set(built.guidance, timestep_embedding(example.guidance));
     }
@@ -421,12 +454,14 @@ double TrainingPass::State::run(Built& built, const TrainingExample& example) {
 
 TrainingPass::TrainingPass(const Backend& backend, const Checkpoint& checkpoint,
                            const TrainedAdapter& adapter, const WeightOptions& options,
-                           std::optional<Operations> operations) {
+                           std::optional<Operations> operations, ReferenceMode references) {
+    check(references != ReferenceMode::cached, ErrorKind::internal,
+          "references are trained with the picture, and nothing is kept of them");
     check(backend.operations() != Operations::stock, ErrorKind::unsupported,
           "LoRAs are trained on CPUs and on NVIDIA GPUs with kernels of our own, not on ",
           backend.name(), "; use ", Setting::device, " CPU");
     state_ = std::make_unique<State>(backend, checkpoint, adapter, options,
-                                     operations.value_or(backend.operations()));
+                                     operations.value_or(backend.operations()), references);
 }
 
 TrainingPass::~TrainingPass() = default;

@@ -9,6 +9,7 @@
 #include "checkpoints/checkpoint.hpp"
 #include "compute/backend.hpp"
 #include "compute/weights.hpp"
+#include "models/transformer_network.hpp"
 #include "networks/sizes.hpp"
 #include "train/trained_adapter.hpp"
 
@@ -48,11 +49,13 @@ class TrainingPass {
   public:
     // All are borrowed; the adapter's parameters may change between calls. Matrices keep the type
     // that `options` or the file say, and are never repacked. `operations`: of another device,
-    // whose kernels are to be checked by plain forms; else the backend's. Throws bad_file as
-    // Transformer does, unsupported for a device without operations of our own.
+    // whose kernels are to be checked by plain forms; else the backend's. `references`: joint, or
+    // extract for KV models, as in their first step. Throws bad_file as Transformer does,
+    // unsupported for a device without operations of our own.
     TrainingPass(const Backend& backend, const Checkpoint& checkpoint,
                  const TrainedAdapter& adapter, const WeightOptions& options = {},
-                 std::optional<Operations> operations = std::nullopt);
+                 std::optional<Operations> operations = std::nullopt,
+                 ReferenceMode references = ReferenceMode::joint);
     ~TrainingPass();
 
     const TransformerSizes& sizes() const;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 
 namespace flux2 {
@@ -277,6 +278,21 @@ TEST_CASE("a LoKr is trained with states in 8 bits, saved and resumed") {
     const AdapterInfo info = inspect_adapter(c.folder / "out/lora.safetensors");
     CHECK(info.kinds == "LoKr");
     CHECK(info.n_modules == 24);
+}
+
+TEST_CASE("controls are seen as the variant of the model sees references") {
+    const TrainCase c;
+    std::vector<double> losses;
+    for (const char* variant : {"base", "kv"}) {
+        const auto result = c.run(joined(
+            c.short_run(variant),
+            {"--control_directory", c.in("few"), "--max_train_steps", "1", "--variant", variant,
+             "--diffusion-model", (kBundled / "flux2-tiny-base-q6_k.gguf").string()}));
+        CAPTURE(result.err);
+        REQUIRE(result.exit_code == 0);
+        losses.push_back(metrics_in(c.folder / variant / "metrics.jsonl")[0]["loss"]);
+    }
+    CHECK(std::abs(losses[1] - losses[0]) > 1e-3 * losses[0]);
 }
 
 TEST_CASE("a run that cannot write ends with the state it had") {

@@ -119,6 +119,44 @@ TEST_CASE("references change the loss, and are no part of it") {
     CHECK(std::abs(pass.loss(small_example(sizes, false)) - loss) > 1e-3 * loss);
 }
 
+TEST_CASE("references of KV models are trained as these see them") {
+    for (const bool guidance : {false, true}) {
+        const TransformerSizes sizes = trained_sizes(guidance);
+        const OpenedModel model(sizes);
+        TrainedAdapter adapter(sizes, {.rank = 2, .include = {"."}});
+        TrainingExample example = small_example(sizes, true);
+        const Backend backend("CPU", 2);
+        const auto pass_of = [&](std::optional<Operations> operations) {
+            return TrainingPass(backend, model.checkpoint, adapter, {}, operations,
+                                ReferenceMode::extract);
+        };
+        TrainingPass pass = pass_of(std::nullopt);
+        const double loss = pass.loss(example);
+        // B is zero: the velocity is that of the model in its first step.
+        Transformer transformer(backend, sizes, model.checkpoint, {.type = TensorType::f32});
+        TransformerInput input = test::model_input(example);
+        const HostTensor expected = transformer.predict(input, ReferenceMode::extract);
+        CHECK(relative_difference(pass.velocity().data, expected.data) < 1e-5);
+        CHECK(relative_difference(pass.velocity().data, transformer.predict(input).data) > 1e-3);
+        fill_pairs(adapter);
+        CHECK(pass.loss(example) != loss);
+        if (guidance) {
+            continue;
+        }
+        check_by_differences(pass, adapter, example);
+        // The form for NVIDIA GPUs, by the plain forms of its nodes; values are rounded to BF16.
+        TrainingPass on_gpu = pass_of(Operations::cuda);
+        std::vector<float> exact(adapter.parameters().size()), rounded(exact.size());
+        pass.add_gradients(example, 1, exact);
+        on_gpu.add_gradients(example, 1, rounded);
+        CHECK(relative_difference(rounded, exact) < 2e-2);
+        // Without references nothing is different.
+        TrainingPass joint(backend, model.checkpoint, adapter);
+        example.references.clear();
+        CHECK(pass.loss(example) == joint.loss(example));
+    }
+}
+
 TEST_CASE("frozen weights of any type give the gradients of the values that they stand for") {
     const TransformerSizes sizes = {.hidden = 256,
                                     .head_dim = 64,
