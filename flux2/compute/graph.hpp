@@ -60,6 +60,7 @@ class Graph {
     operator ggml_context*() const { return context_.get(); }
 
     const Form& form() const { return form_; }
+    bool keeps_taps() const { return keep_taps_; }
 
     // Pairs that linear() adds to its products; borrowed. To be called before anything is built.
     void set_low_rank(const LowRankTable* table) { low_rank_ = table; }

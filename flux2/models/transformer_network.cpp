@@ -151,10 +151,10 @@ ggml_tensor* gated_half(Graph& g, ggml_tensor* h, ggml_tensor* before = nullptr)
 // Adds the attention branch, then the MLP branch, each through its gate. x, attn [hidden, n].
 ggml_tensor* add_branches(Graph& g, const StreamWeights& w, ggml_tensor* x, ggml_tensor* attn,
                           const StreamMod& mod) {
-    x = add_gated(g, x, linear_activations(g, w.proj, attn), mod.attn);
+    x = add_gated_onto(g, x, linear_activations(g, w.proj, attn), mod.attn);
     ggml_tensor* h = linear_activations(g, w.mlp_in, modulate(g, x, mod.mlp));  // [2 * mlp, n]
     h = linear_activations(g, w.mlp_out, gated_half(g, h));                     // [hidden, n]
-    return add_gated(g, x, h, mod.mlp);
+    return add_gated_onto(g, x, h, mod.mlp);
 }
 
 // Joint block: image and text keep their own weights and meet once, in attention.
@@ -194,7 +194,7 @@ ggml_tensor* single_block(Graph& g, const SingleBlockWeights& w, ggml_tensor* x,
     ggml_tensor* mlp = ggml_view_2d(g, p, p->ne[0] - 3 * hidden, p->ne[1], p->nb[1],
                                     ggml_row_size(p->type, 3 * hidden));  // [2 * mlp, n]
     ggml_tensor* joined = gated_half(g, mlp, join_columns(g, attn));      // [hidden + mlp, n]
-    return add_gated(g, x, linear_activations(g, w.linear2, joined), mod);
+    return add_gated_onto(g, x, linear_activations(g, w.linear2, joined), mod);
 }
 
 // The modulation of each range of tokens; of mods that are null nothing.

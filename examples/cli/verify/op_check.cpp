@@ -50,6 +50,7 @@ void add_token_cases(std::vector<Case>& cases) {
                                  linear_activations(t.graph(), w, t.input({64, s.n, 1, 1}, s.size));
                              ggml_tensor* x =
                                  add_gated(t.graph(), t.input(ne, s.size), branch, spans);
+                             x = add_gated_onto(t.graph(), x, modulate(t.graph(), x, spans), spans);
                              return add(t.graph(), x, modulate(t.graph(), x, spans));
                          }});
         cases.push_back({"add, rms_norm", s.name, [=](Trial& t) {

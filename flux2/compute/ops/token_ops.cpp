@@ -315,6 +315,14 @@ ggml_tensor* add_gated(Graph& g, ggml_tensor* x, ggml_tensor* branch, const ModS
                     }));
 }
 
+ggml_tensor* add_gated_onto(Graph& g, ggml_tensor* x, ggml_tensor* branch, const ModSpans& spans) {
+    const bool is_kept = g.keeps_taps() || (x->flags & GGML_TENSOR_FLAG_OUTPUT) != 0;
+    if (!is_for_cuda(g) || is_kept) {
+        return add_gated(g, x, branch, spans);
+    }
+    return own::add_gated(g, x, branch, spans, {.type = GGML_TYPE_F32, .in_place = true});
+}
+
 ggml_tensor* add(Graph& g, ggml_tensor* x, ggml_tensor* branch) {
     if (is_for_cuda(g)) {
         const ModSpan all = {.n = x->ne[1], .mod = {}};

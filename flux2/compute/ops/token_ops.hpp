@@ -43,6 +43,9 @@ ggml_tensor* modulate(Graph& g, ggml_tensor* x, const ModSpans& spans);
 
 // x + gate * branch
 ggml_tensor* add_gated(Graph& g, ggml_tensor* x, ggml_tensor* branch, const ModSpans& spans);
+// The same for an x that nothing reads after this, taps apart. On NVIDIA GPUs the sum is then in
+// the memory of x, which the result of the next norm cannot get: one kernel computes both.
+ggml_tensor* add_gated_onto(Graph& g, ggml_tensor* x, ggml_tensor* branch, const ModSpans& spans);
 // x + branch
 ggml_tensor* add(Graph& g, ggml_tensor* x, ggml_tensor* branch);
 
