@@ -4,6 +4,7 @@
 #include "base/log.hpp"
 #include "compute/cuda/attention.hpp"
 #include "compute/cuda/kernel_table.hpp"
+#include "compute/cuda/large_products.hpp"
 
 #include <ggml-backend-impl.h>
 #include <ggml-impl.h>
@@ -129,6 +130,10 @@ class Streams {
         blas_.reset(context_.blas);
         check(cublasSetStream(context_.blas, context_.stream) == CUBLAS_STATUS_SUCCESS,
               ErrorKind::backend, "cuBLAS does not take our stream");
+        if (context_.hopper) {
+            large_products_ = std::make_unique<LargeProducts>(context_.blas, context_.stream);
+            context_.large_products = large_products_.get();
+        }
     }
 
     ~Streams() {
@@ -247,6 +252,7 @@ class Streams {
     std::unique_ptr<CUstream_st, Delete> stream_;
     std::unique_ptr<void, Delete> scratch_;
     std::unique_ptr<cublasContext, Delete> blas_;
+    std::unique_ptr<LargeProducts> large_products_;
     Context context_;  // borrows these
     bool in_ours_ = false;
 };

@@ -10,11 +10,14 @@ namespace flux2::cuda {
 
 constexpr size_t kScratchBytes = size_t{20} << 20;
 
+class LargeProducts;
+
 struct Context {
     cudaStream_t stream = nullptr;
     cublasHandle_t blas = nullptr;
-    void* scratch = nullptr;  // for kernels that have two passes
-    bool hopper = false;      // has the kernels of sm_90, whose matrix units work differently
+    LargeProducts* large_products = nullptr;  // on Hopper
+    void* scratch = nullptr;                  // for kernels that have two passes
+    bool hopper = false;  // has the kernels of sm_90, whose matrix units work differently
 };
 
 }  // namespace flux2::cuda

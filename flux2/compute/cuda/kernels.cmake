@@ -31,11 +31,13 @@ target_sources(flux2_compute PRIVATE
     compute/cuda/backend.cpp
     compute/cuda/gradient_launches.cpp
     compute/cuda/kernel_table.cpp
+    compute/cuda/large_products.cpp
     compute/cuda/products.cpp)
-target_link_libraries(flux2_compute PRIVATE flux2_ggml_backend CUDA::cudart CUDA::cublas)
+target_link_libraries(flux2_compute PRIVATE flux2_ggml_backend CUDA::cudart CUDA::cublas CUDA::cublasLt)
 
 function(flux2_add_kernels library)
     target_sources(${library} PRIVATE $<TARGET_OBJECTS:flux2_kernels> $<TARGET_OBJECTS:flux2_hopper_kernels>)
     set_target_properties(${library} PROPERTIES CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
-    target_link_libraries(${library} PRIVATE $<BUILD_INTERFACE:CUDA::cudart> $<BUILD_INTERFACE:CUDA::cublas>)
+    target_link_libraries(${library} PRIVATE $<BUILD_INTERFACE:CUDA::cudart> $<BUILD_INTERFACE:CUDA::cublas>
+                          $<BUILD_INTERFACE:CUDA::cublasLt>)
 endfunction()

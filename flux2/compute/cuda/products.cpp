@@ -1,5 +1,6 @@
 #include "compute/cuda/products.hpp"
 
+#include "compute/cuda/large_products.hpp"
 #include "compute/cuda/node_tensors.hpp"
 #include "compute/plain/token_nodes.hpp"
 
@@ -30,9 +31,33 @@ struct Product {
     float kept = 0;  // the factor of what is there already
 };
 
+// Returns false, and does nothing, unless it is a product of a kind and size for that.
+bool multiply_large(const Context& context, const ggml_tensor* w, const ggml_tensor* x,
+                    const Product& y, const own::LinearParams& params) {
+    const bool is_bf16 =
+        w->type == GGML_TYPE_BF16 && x->type == GGML_TYPE_BF16 && y.type == CUDA_R_16BF;
+    if (context.large_products == nullptr || !is_bf16 || params.transposed || y.kept != 0) {
+        return false;
+    }
+    const LargeProduct product = {.w = w->data,
+                                  .x = x->data,
+                                  .y = y.data,
+                                  .factor = params.factor,
+                                  .shape = {.n = as_int(x->ne[1]),
+                                            .n_in = as_int(y.n_in),
+                                            .n_out = as_int(y.n_out),
+                                            .w_stride = as_int(stride_of(w)),
+                                            .x_stride = as_int(stride_of(x)),
+                                            .y_stride = as_int(y.stride)}};
+    return LargeProducts::suits(product.shape) && context.large_products->multiply(product);
+}
+
 // cuBLAS counts columns first, so w [in, out] is transposed to it.
 cudaError_t multiply(const Context& context, const ggml_tensor* w, const ggml_tensor* x,
                      const Product& y, const own::LinearParams& params) {
+    if (multiply_large(context, w, x, y, params)) {
+        return cudaSuccess;
+    }
     const cublasStatus_t status = cublasGemmEx(
         context.blas, params.transposed ? CUBLAS_OP_N : CUBLAS_OP_T, CUBLAS_OP_N, as_int(y.n_out),
         as_int(x->ne[1]), as_int(y.n_in), &params.factor, w->data, data_type(w),
