@@ -86,7 +86,8 @@ class A1111 {
     }
 
     void answer_options(httplib::Response& response) {
-        const ModelEntry& model = a1111_model(service_, chosen_model());
+        const std::string title = chosen_model();
+        const ModelEntry& model = a1111_model(service_, title);
         const std::string hash = service_.pool().hash(model);
         answer_json(response, {{kModelOption, model.name},
                                {"sd_checkpoint_hash", hash},

@@ -150,7 +150,8 @@ A1111Request read_a1111_request(A1111Kind kind, const httplib::Request& request,
         convert_types(table, body);
     }
     const RequestFields fields = RequestFields::from_json(table, body);
-    const ModelEntry& model = a1111_model(service, model_title(body, chosen));
+    const std::string title = model_title(body, chosen);
+    const ModelEntry& model = a1111_model(service, title);
 
     A1111Request asked;
     asked.job.model = model.name;
