@@ -121,7 +121,7 @@ void read_table(const fs::path& path, ModelTable& table, Parts& encoders, Parts&
             model.vae = part_named(entry, "vae", autoencoders, place);
         }
         std::erase_if(table.models, [&](const TableModel& other) {
-            return to_lower(other.transformer.name) == to_lower(name);
+            return to_lower(other.transformer.name) == to_lower(model.transformer.name);
         });
         table.models.push_back(model);
     }
