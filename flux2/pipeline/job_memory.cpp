@@ -65,7 +65,27 @@ MemoryChoice JobMemory::choose(const Job& job) {
     if (!planner_) {
         planner_.emplace(model_, options_, program_bytes_);
     }
+    check_sides(job);
     return planner_->choose(job, limits());
+}
+
+// The graphs of huge pictures would take gigabytes themselves, so what such a picture needs is told
+// by the largest one that is allowed.
+void JobMemory::check_sides(const Job& job) {
+    Job largest = job;
+    largest.width = std::min(job.width, kMaxSide);
+    largest.height = std::min(job.height, kMaxSide);
+    if (largest.width == job.width && largest.height == job.height) {
+        return;
+    }
+    const MemoryPlan plan = planner_->choose(largest, limits()).plan;
+    const double times = 1.0 * job.width * job.height / largest.width / largest.height;
+    const auto peak = static_cast<double>(std::max(plan.host_peak, plan.device_peak));
+    throw Error(ErrorKind::bad_argument,
+                concat("a picture of ", job.width, "x", job.height, " is over the limit of ",
+                       kMaxSide, " pixels a side; it would need about ",
+                       gigabytes(static_cast<uint64_t>(peak * times)), " (",
+                       largest_stage(plan).stage, ")"));
 }
 
 void JobMemory::check_fits(const Job& job, const MemoryPlan& plan) const {
@@ -73,9 +93,6 @@ void JobMemory::check_fits(const Job& job, const MemoryPlan& plan) const {
         return concat(" it would need ", gigabytes(std::max(plan.host_peak, plan.device_peak)),
                       " (", largest_stage(plan).stage, ")");
     };
-    check(job.width <= kMaxSide && job.height <= kMaxSide, ErrorKind::bad_argument, "a picture of ",
-          job.width, "x", job.height, " is over the limit of ", kMaxSide, " pixels a side;",
-          would_need());
     check(job.references.size() <= kMaxReferences, ErrorKind::bad_argument, job.references.size(),
           " references are over the limit of ", kMaxReferences, ";", would_need());
     const uint64_t ram = limits().host;

@@ -41,6 +41,7 @@ class JobMemory {
   private:
     MemoryLimits limits() const;
     MemoryChoice choose(const Job& job);
+    void check_sides(const Job& job);
     void check_fits(const Job& job, const MemoryPlan& plan) const;
 
     const Model& model_;

@@ -286,11 +286,7 @@ MemoryPlanner::Work MemoryPlanner::measure_decode(const Job& job, Part part, Pla
             {}};
 }
 
-// Pictures that are refused are planned with whole maps: their bands would be too many.
-bool MemoryPlanner::computes_in_bands(const Job& job, Part part, Placement placement) {
-    if (job.width > kMaxSide || job.height > kMaxSide) {
-        return false;
-    }
+bool MemoryPlanner::computes_in_bands(Part part, Placement placement) {
     const auto [found, is_new] = computes_in_bands_.try_emplace({part, placement});
     if (is_new) {
         found->second = autoencoder(part, placement)->can_use(MapMemory::bands);
@@ -307,7 +303,7 @@ uint64_t MemoryPlanner::autoencoder_bytes(const Job& job, Part part, Placement p
         return 0;
     }
     const MapMemory maps =
-        computes_in_bands(job, part, placement) ? kAllMapMemory.back() : MapMemory::whole;
+        computes_in_bands(part, placement) ? kAllMapMemory.back() : MapMemory::whole;
     const uint64_t encoding = encodes ? device_bytes(encode(job, part, placement, maps)) : 0;
     const uint64_t decoding = decodes ? device_bytes(decode(job, part, placement, maps)) : 0;
     return std::max(encoding, decoding);
@@ -315,15 +311,14 @@ uint64_t MemoryPlanner::autoencoder_bytes(const Job& job, Part part, Placement p
 
 // The first from `least` on with which the work stays within the limits, else the smallest.
 template <typename WorkWith>
-MapMemory MemoryPlanner::fastest_maps(const Job& job, Part part, Placement placement,
-                                      MapMemory least, const MemoryLimits& limits,
-                                      const WorkWith& work_with) {
+MapMemory MemoryPlanner::fastest_maps(Part part, Placement placement, MapMemory least,
+                                      const MemoryLimits& limits, const WorkWith& work_with) {
     MapMemory chosen = MapMemory::whole;
     for (const MapMemory maps : kAllMapMemory) {
         if (maps < least) {
             continue;
         }
-        if (maps != MapMemory::whole && !computes_in_bands(job, part, placement)) {
+        if (maps != MapMemory::whole && !computes_in_bands(part, placement)) {
             break;
         }
         chosen = maps;
@@ -340,13 +335,13 @@ MapMemories MemoryPlanner::choose_maps(const Job& job, const Placements& placeme
                                        const MemoryLimits& limits) {
     const auto of = [&](Part part) { return placement[static_cast<size_t>(part)]; };
     const auto decoded_by = [&](Part part) {
-        return fastest_maps(job, part, of(part), least, limits,
+        return fastest_maps(part, of(part), least, limits,
                             [&](MapMemory maps) { return decode(job, part, of(part), maps); });
     };
     const Part encoder = encoding_part(model_);
     MapMemories maps;
     if (!images_of(job).empty()) {
-        maps.encode = fastest_maps(job, encoder, of(encoder), least, limits, [&](MapMemory m) {
+        maps.encode = fastest_maps(encoder, of(encoder), least, limits, [&](MapMemory m) {
             return encode(job, encoder, of(encoder), m);
         });
     }

@@ -104,10 +104,10 @@ class MemoryPlanner {
     Work measure_transformer(const Job& job, Placement placement);
     Work measure_encode(const Job& job, Part part, Placement placement, MapMemory maps);
     Work measure_decode(const Job& job, Part part, Placement placement, MapMemory maps);
-    bool computes_in_bands(const Job& job, Part part, Placement placement);
+    bool computes_in_bands(Part part, Placement placement);
     uint64_t autoencoder_bytes(const Job& job, Part part, Placement placement);
     template <typename WorkWith>
-    MapMemory fastest_maps(const Job& job, Part part, Placement placement, MapMemory least,
+    MapMemory fastest_maps(Part part, Placement placement, MapMemory least,
                            const MemoryLimits& limits, const WorkWith& work_with);
     MapMemories choose_maps(const Job& job, const Placements& placement, MapMemory least,
                             const MemoryLimits& limits);
