@@ -49,6 +49,7 @@ inline std::vector<std::string> long_names(const std::vector<std::string>& names
 struct KnownOption {
     std::string name;  // the first of its long names
     bool is_flag;
+    char letter = 0;  // its short name; 0: none
 };
 
 // Options by each of their long names.
@@ -60,7 +61,8 @@ inline KnownOptions known_options(const cxxopts::Options& options) {
         for (const cxxopts::HelpOptionDetails& option : options.group_help(group).options) {
             const std::vector<std::string> names = long_names(option.l);
             for (const std::string& name : names) {
-                known[name] = {names.front(), option.is_boolean};
+                known[name] = {names.front(), option.is_boolean,
+                               option.s.empty() ? '\0' : option.s.front()};
             }
         }
     }
@@ -151,15 +153,44 @@ inline std::map<std::string, OptionSource> values_in(const SettingsFile& file,
     return values;
 }
 
-// -hf is what users of llama.cpp type; cxxopts reads it as two options of one letter.
+inline const KnownOption* option_of_letter(const KnownOptions& known, char letter) {
+    for (const auto& [name, option] : known) {
+        if (option.letter == letter) {
+            return &option;
+        }
+    }
+    return nullptr;
+}
+
+// Whether the argument after this one is its value.
+inline bool takes_next(const std::string& argument, const KnownOptions& known) {
+    if (argument.starts_with("--")) {
+        const auto option = known.find(argument.substr(2));
+        return option != known.end() && !option->second.is_flag;
+    }
+    const KnownOption* option = argument.size() == 2 && argument.front() == '-'
+                                    ? option_of_letter(known, argument.back())
+                                    : nullptr;
+    return option != nullptr && !option->is_flag;
+}
+
+// Arguments that cxxopts would not understand, written with long names: -hf, which users of
+// llama.cpp type, and values right after a letter (-s-1, -ohouse.png), of which it takes only
+// letters and digits.
 inline std::vector<std::string> with_long_names(int argc, char** argv, const KnownOptions& known) {
     std::vector<std::string> arguments(argv, argv + argc);
-    for (std::string& argument : arguments) {
-        if (argument == "--") {
-            break;
-        }
+    for (size_t i = 1; i < arguments.size() && arguments[i] != "--"; ++i) {
+        std::string& argument = arguments[i];
         if (argument == "-hf" && known.contains(kHubOption)) {
             argument = std::string("--") + kHubOption;
+        } else if (argument.size() > 2 && argument.front() == '-' && argument[1] != '-') {
+            const KnownOption* option = option_of_letter(known, argument[1]);
+            if (option != nullptr && !option->is_flag) {
+                argument = "--" + option->name + "=" + argument.substr(2);
+            }
+        }
+        if (takes_next(argument, known)) {
+            ++i;
         }
     }
     return arguments;

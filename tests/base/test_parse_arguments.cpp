@@ -40,7 +40,7 @@ struct Parsed {
 
 Parsed parse(std::vector<std::string> arguments) {
     cxxopts::Options options("program");
-    options.add_options()("max-size", "", cxxopts::value<std::string>())("f,fast", "")(
+    options.add_options()("m,max-size", "", cxxopts::value<std::string>())("f,fast", "")(
         "files", "", cxxopts::value<std::vector<std::string>>());
     options.parse_positional({"files"});
     std::vector<char*> argv;
@@ -54,6 +54,21 @@ Parsed parse(std::vector<std::string> arguments) {
 }
 
 }  // namespace
+
+TEST_CASE("a value may follow its option's letter at once, or be an argument of its own") {
+    for (const std::string value : {"4", "4.5G", "-1", "out/a b.png", "=4"}) {
+        CHECK(parse({"-m" + value}).size == value);
+        CHECK(parse({"-f", "-m" + value, "a"}).n_unmatched == 1);
+        CHECK(parse({"--max-size=" + value}).size == value);
+    }
+    // What looks like options is a value after an option that takes one, and a file after --.
+    for (const std::string value : {"-mx", "-f", "-hf"}) {
+        CHECK(parse({"-m", value}).size == value);
+        CHECK(parse({"--max-size", value}).size == value);
+        CHECK_FALSE(parse({"--max-size", value}).fast);
+        CHECK(parse({"--", value}).n_unmatched == 1);
+    }
+}
 
 TEST_CASE("an option that is not given is taken from its environment variable") {
     const Environment environment = {{"FLUX2_ARG_MAX_SIZE", "4G"}, {"FLUX2_ARG_FAST", "1"}};
