@@ -256,7 +256,7 @@ void Graph::compute() {
     check(!backend_.measures_only(), ErrorKind::internal, "a measured graph cannot be computed");
     n_blocks_passed_ = 0;
     thrown_ = nullptr;
-    *lacks_memory_ = false;
+    shared_work_->lacks_memory = false;
     const bool is_far = backend_.device().abilities().is_far;
     const auto start = std::chrono::steady_clock::now();
     const bool pauses = !block_ends_.empty() && (before_block_ || !is_far);
@@ -273,7 +273,7 @@ void Graph::compute() {
     }
     check(!backend_.cancel_requested(), ErrorKind::cancelled, "cancelled");
     backend_.check_alive();
-    check(!*lacks_memory_, ErrorKind::out_of_memory,
+    check(!shared_work_->lacks_memory, ErrorKind::out_of_memory,
           "the computation found no more RAM to work in; close other programs, or make a smaller "
           "picture");
     check(status == GGML_STATUS_SUCCESS, ErrorKind::backend, "the computation failed on ",
@@ -349,7 +349,7 @@ bool Graph::pause() {
     } catch (...) {
         thrown_ = std::current_exception();
     }
-    return !thrown_ && !*lacks_memory_ && !backend_.cancel_requested();
+    return !thrown_ && !shared_work_->lacks_memory && !backend_.cancel_requested();
 }
 
 HostTensor Graph::read(const ggml_tensor* tensor) const {

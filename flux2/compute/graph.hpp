@@ -4,11 +4,11 @@
 #include "base/host_tensor.hpp"
 #include "compute/backend.hpp"
 #include "compute/low_rank.hpp"
+#include "compute/shared_work.hpp"
 
 #include <ggml-cpp.h>
 #include <ggml.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -120,9 +120,9 @@ class Graph {
     const GraphPlacement& placement() const { return placement_; }
     std::vector<const ggml_tensor*> nodes() const;
 
-    // Raised by nodes (compute/plain/own_node) during a computation, from any thread; stays where
-    // it is when the graph is moved.
-    std::atomic<bool>& lacks_memory() { return *lacks_memory_; }
+    // Of the node of ours (compute/plain/own_node) that is being computed; stays where it is when
+    // the graph is moved.
+    SharedWork& shared_work() { return *shared_work_; }
 
   private:
     MemoryUse allocated() const;
@@ -154,7 +154,7 @@ class Graph {
     size_t n_blocks_before_ = 0;
     size_t n_blocks_in_all_ = 0;  // 0: those of this graph
     std::exception_ptr thrown_;   // in a callback, where ggml's frames lie between
-    std::unique_ptr<std::atomic<bool>> lacks_memory_ = std::make_unique<std::atomic<bool>>(false);
+    std::unique_ptr<SharedWork> shared_work_ = std::make_unique<SharedWork>();
     MemoryUse memory_;
     GraphPlacement placement_;
 };

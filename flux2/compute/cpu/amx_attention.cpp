@@ -5,6 +5,7 @@
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/values.hpp"
 #include "compute/plain/token_nodes.hpp"
+#include "compute/shared_work.hpp"
 
 #include <algorithm>
 #include <array>
@@ -21,11 +22,11 @@ static_assert(kPair == kAmxInner);          // so keys fill up to the same numbe
 
 // k [width, n_head, n] -> panels of 16 keys [512, 2 * width / 32, n / 16, n_head], rounded up: the
 // tiles of their first parts, then of their second ones
-void pack_keys(ggml_tensor* dst, int ith, int nth, void*) {
+void pack_keys(ggml_tensor* dst, int, int nth, void* work) {
     const ggml_tensor* k = dst->src[0];
     const int64_t n_panels = dst->ne[2];
     const int64_t size = dst->ne[0] * dst->ne[1];
-    for (int64_t i = ith; i < n_panels * dst->ne[3]; i += nth) {
+    share_items(work, n_panels * dst->ne[3], nth, [&](int64_t i) {
         uint16_t* to = static_cast<uint16_t*>(dst->data) + i * size;
         const int64_t first = i % n_panels * kAmxColumns;
         const int64_t n = std::clamp<int64_t>(k->ne[2] - first, 0, kAmxColumns);
@@ -35,16 +36,16 @@ void pack_keys(ggml_tensor* dst, int ith, int nth, void*) {
         for (int64_t j = 0; j < n; ++j) {
             split_amx_column(token(k, i / n_panels, first + j), k->ne[0], j, to, to + size / 2);
         }
-    }
+    });
 }
 
 // v [width, n_head, n] -> panels of 16 channels [512, n / 32, width / 16, n_head], rounded up
-void pack_values(ggml_tensor* dst, int ith, int nth, void*) {
+void pack_values(ggml_tensor* dst, int, int nth, void* work) {
     const ggml_tensor* v = dst->src[0];
     const int64_t n_tiles = dst->ne[1];
     const int64_t n_panels = dst->ne[2];
     std::array<const float*, kAmxInner> rows;
-    for (int64_t i = ith; i < n_tiles * dst->ne[3]; i += nth) {
+    share_items(work, n_tiles * dst->ne[3], nth, [&](int64_t i) {
         const int64_t head = i / n_tiles;
         const int64_t tile = i % n_tiles;
         for (int64_t panel = 0; panel < n_panels; ++panel) {
@@ -58,7 +59,7 @@ void pack_values(ggml_tensor* dst, int ith, int nth, void*) {
                            ((head * n_panels + panel) * n_tiles + tile) * kAmxTileSize;
             make_amx_values(rows.data(), std::min(kAmxColumns, v->ne[0] - channel), to);
         }
-    }
+    });
 }
 
 // Some queries of one head, over all keys.
@@ -165,9 +166,9 @@ class Strip : AttentionStrip {
     std::array<AmxSoftmax, kQueries> softmax_;
 };
 
-void attend(ggml_tensor* dst, int ith, int nth, void*) {
+void attend(ggml_tensor* dst, int, int nth, void* work) {
     const AmxThread thread;
-    run_strips<Strip>(dst, kQueries, ith, nth);
+    run_strips<Strip>(dst, kQueries, nth, work);
 }
 
 const OwnOperation kPackKeys = {"cpu pack keys", pack_keys};

@@ -5,6 +5,7 @@
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/values.hpp"
 #include "compute/plain/token_nodes.hpp"
+#include "compute/shared_work.hpp"
 
 #include <algorithm>
 #include <array>
@@ -24,15 +25,15 @@ int64_t place_of(int64_t i, int64_t j) {
 
 // ---- x -> tiles of BF16 [in, n rounded up to pairs] ----
 
-void make_rows(ggml_tensor* dst, int ith, int nth, void*) {
+void make_rows(ggml_tensor* dst, int, int nth, void* work) {
     const ggml_tensor* x = dst->src[0];
     const int64_t stride = static_cast<int64_t>(x->nb[1] / sizeof(float));
-    for (int64_t tile = ith; tile < dst->ne[1] / kAmxRows; tile += nth) {
+    share_items(work, dst->ne[1] / kAmxRows, nth, [&](int64_t tile) {
         const int64_t first = tile * kAmxRows;
         make_amx_rows(values(x) + first * stride, stride,
                       std::clamp<int64_t>(x->ne[1] - first, 0, kAmxRows), dst->ne[0] / kAmxInner,
                       static_cast<uint16_t*>(dst->data) + first * dst->ne[0]);
-    }
+    });
 }
 
 // ---- Rows times columns ----
@@ -125,15 +126,13 @@ class Product {
     alignas(kCacheLine) std::array<float, kPairRows * kPairColumns> some_;  // of the last rows
 };
 
-void multiply_tiles(ggml_tensor* dst, int ith, int nth, void*) {
+void multiply_tiles(ggml_tensor* dst, int, int nth, void* work) {
     const AmxThread thread;
     Product product(dst);
-    const int64_t n_pairs = dst->ne[0] / kPairColumns;
-    const int64_t together =
-        std::clamp<int64_t>(n_pairs / (4 * nth), 1, kColumnsAtOnce / kPairColumns);
-    for (int64_t pair = ith * together; pair < n_pairs; pair += nth * together) {
-        product.run(pair * kPairColumns, std::min(together, n_pairs - pair) * kPairColumns);
-    }
+    share_pieces(work, dst->ne[0] / kPairColumns, nth, {.most = kColumnsAtOnce / kPairColumns},
+                 [&](int64_t begin, int64_t end) {
+                     product.run(begin * kPairColumns, (end - begin) * kPairColumns);
+                 });
 }
 
 const OwnOperation kMakeRows = {"cpu amx rows", make_rows};

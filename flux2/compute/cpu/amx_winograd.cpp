@@ -6,6 +6,7 @@
 #include "compute/cpu/winograd.hpp"
 #include "compute/cpu/winograd_parts.hpp"
 #include "compute/plain/feature_map_nodes.hpp"
+#include "compute/shared_work.hpp"
 
 #include <algorithm>
 #include <array>
@@ -122,13 +123,13 @@ FLUX2_AVX512 void transform_tiles(const float* rows, int64_t n_in, int64_t first
     }
 }
 
-void transform_filter(ggml_tensor* dst, int ith, int nth, void*) {
+void transform_filter(ggml_tensor* dst, int, int nth, void* work) {
     const ggml_tensor* filter = dst->src[0];
     const int64_t n_in = filter->ne[2];
     const int64_t n_tiles = dst->ne[1] / 4;
     const auto rows = scratch(kAmxColumns * kTaps * kTaps * n_in);
     const auto made = aligned_scratch<uint16_t>(kMadeTiles);
-    for (int64_t panel = ith; panel < 2 * dst->ne[3]; panel += nth) {
+    share_items(work, 2 * dst->ne[3], nth, [&](int64_t panel) {
         if (panel * kAmxColumns < filter->ne[3]) {
             read_panel(filter, panel, rows.get());
         } else {
@@ -145,13 +146,13 @@ void transform_filter(ggml_tensor* dst, int ith, int nth, void*) {
                             first + ((4 * point + part) * n_tiles + tile) * kAmxTileSize);
             }
         }
-    }
+    });
 }
 
 // ---- Second node: the convolution ----
 
-// How threads share the work: groups of them take some of the tiles each, in blocks of 32, and the
-// threads of a group some pairs of panels of output channels.
+// How the work is shared: as many groups of tiles, in blocks of 32, times slices of the pairs of
+// panels of output channels as there are threads. A group's blocks are taken a few at a time.
 struct Sharing {
     int64_t n_groups, n_slices;
 };
@@ -184,7 +185,7 @@ class Convolution : WinogradMaps {
           inner_tiles_(filter_->ne[1] / 4),
           run_(2 * inner_tiles_ * kAmxTileSize) {}
 
-    void run(int ith, int nth);
+    void run(int nth, void* work);
 
   private:
     // Values beside a block's, so that the 36 points do not compete for the same lines of the
@@ -206,28 +207,26 @@ class Convolution : WinogradMaps {
     AlignedScratch<float> output_;    // [pair][tile / 32][36] blocks
 };
 
-void Convolution::run(int ith, int nth) {
+void Convolution::run(int nth, void* work) {
     const int64_t n_blocks = (n_tiles_ + kPairRows - 1) / kPairRows;
     const Sharing sharing = choose_sharing(n_blocks, n_pairs_, nth);
-    const int64_t group = ith / sharing.n_slices;
-    const int64_t slice = ith % sharing.n_slices;
-    if (group >= sharing.n_groups) {
-        return;
-    }
-    const int64_t first_block = group * n_blocks / sharing.n_groups;
-    const int64_t end_block = (group + 1) * n_blocks / sharing.n_groups;
-    const int64_t first_pair = slice * n_pairs_ / sharing.n_slices;
-    const int64_t end_pair = (slice + 1) * n_pairs_ / sharing.n_slices;
-    const int64_t most_blocks = std::min(kBlocksAtOnce, end_block - first_block);
-    const int64_t most_pairs = std::min(kPairsAtOnce, end_pair - first_pair);
+    const int64_t n_groups = sharing.n_groups;
+    const int64_t n_slices = sharing.n_slices;
+    const int64_t of_group = (n_blocks + n_groups - 1) / n_groups;
+    const int64_t n_strips = n_groups * ((of_group + kBlocksAtOnce - 1) / kBlocksAtOnce);
+    const int64_t most_blocks = (n_blocks + n_strips - 1) / n_strips;
+    const int64_t most_pairs = std::min(kPairsAtOnce, (n_pairs_ + n_slices - 1) / n_slices);
     point_stride_ = 2 * most_blocks * run_ + 2 * kGap;
     input_ = aligned_scratch<uint16_t>(kPoints * point_stride_);
     output_ = aligned_scratch<float>(most_pairs * most_blocks * kPoints * kBlock);
-    for (int64_t block = first_block; block < end_block; block += kBlocksAtOnce) {
-        const int64_t first = block * kPairRows;
-        const int64_t end = std::min(block + kBlocksAtOnce, end_block) * kPairRows;
-        run_strip(first, std::min(end, n_tiles_) - first, first_pair, end_pair);
-    }
+    share_items(work, n_strips * n_slices, nth, [&](int64_t i) {
+        const int64_t strip = i / n_slices;
+        const int64_t slice = i % n_slices;
+        const int64_t first = strip * n_blocks / n_strips * kPairRows;
+        const int64_t end = (strip + 1) * n_blocks / n_strips * kPairRows;
+        run_strip(first, std::min(end, n_tiles_) - first, slice * n_pairs_ / n_slices,
+                  (slice + 1) * n_pairs_ / n_slices);
+    });
 }
 
 void Convolution::run_strip(int64_t first_tile, int64_t n_tiles, int64_t first_pair,
@@ -331,9 +330,9 @@ FLUX2_AVX512 void Convolution::transform_output(int64_t tile, int64_t pair, cons
     }
 }
 
-void convolve(ggml_tensor* dst, int ith, int nth, void*) {
+void convolve(ggml_tensor* dst, int, int nth, void* work) {
     const AmxThread thread;
-    Convolution(dst).run(ith, nth);
+    Convolution(dst).run(nth, work);
 }
 
 const OwnOperation kTransformFilter = {"cpu transform filter", transform_filter};

@@ -6,6 +6,7 @@
 #include "compute/cpu/panels.hpp"
 #include "compute/cpu/values.hpp"
 #include "compute/plain/token_nodes.hpp"
+#include "compute/shared_work.hpp"
 
 #include <algorithm>
 #include <array>
@@ -20,11 +21,11 @@ namespace {
 constexpr int64_t kQueries = 40;  // of a strip
 
 // k [width, n_head, n] -> panels of 16 keys [16, width, n / 16, n_head], rounded up
-void pack_keys(ggml_tensor* dst, int ith, int nth, void*) {
+void pack_keys(ggml_tensor* dst, int, int nth, void* work) {
     const ggml_tensor* k = dst->src[0];
     const int64_t width = k->ne[0];
     const int64_t n_panels = dst->ne[2];
-    for (int64_t i = ith; i < n_panels * dst->ne[3]; i += nth) {
+    share_items(work, n_panels * dst->ne[3], nth, [&](int64_t i) {
         float* to = values(dst) + i * width * kPanel;
         for (int64_t column = 0; column < kPanel; ++column) {
             const int64_t key = i % n_panels * kPanel + column;
@@ -33,14 +34,14 @@ void pack_keys(ggml_tensor* dst, int ith, int nth, void*) {
                 to[j * kPanel + column] = from != nullptr ? from[j] : 0.0f;
             }
         }
-    }
+    });
 }
 
 // v [width, n_head, n] -> panels of 16 channels [16, n, width / 16, n_head], rounded up
-void pack_values(ggml_tensor* dst, int ith, int nth, void*) {
+void pack_values(ggml_tensor* dst, int, int nth, void* work) {
     const ggml_tensor* v = dst->src[0];
     const int64_t n_panels = dst->ne[2];
-    for (int64_t i = ith; i < n_panels * dst->ne[3]; i += nth) {
+    share_items(work, n_panels * dst->ne[3], nth, [&](int64_t i) {
         const int64_t first = i % n_panels * kPanel;
         const int64_t n = std::min(kPanel, v->ne[0] - first);
         float* to = values(dst) + i * dst->ne[1] * kPanel;
@@ -48,7 +49,7 @@ void pack_values(ggml_tensor* dst, int ith, int nth, void*) {
             std::copy_n(token(v, i / n_panels, key) + first, n, to);
             std::fill(to + n, to + kPanel, 0.0f);
         }
-    }
+    });
 }
 
 // The softmax of one row whose scores arrive in blocks: weights are e^(score - the highest so far),
@@ -179,8 +180,8 @@ class Strip : AttentionStrip {
     std::unique_ptr<float[]> scores_, sums_;
 };
 
-void attend(ggml_tensor* dst, int ith, int nth, void*) {
-    run_strips<Strip>(dst, kQueries, ith, nth);
+void attend(ggml_tensor* dst, int, int nth, void* work) {
+    run_strips<Strip>(dst, kQueries, nth, work);
 }
 
 const OwnOperation kPackKeys = {"cpu pack keys", pack_keys};

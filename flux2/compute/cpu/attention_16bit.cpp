@@ -4,6 +4,7 @@
 #include "compute/cpu/matrix_tiles.hpp"
 #include "compute/cpu/values.hpp"
 #include "compute/plain/token_nodes.hpp"
+#include "compute/shared_work.hpp"
 
 #include <algorithm>
 #include <array>
@@ -48,11 +49,11 @@ float pack_split(const float* from, int64_t width, int64_t n_across, int8_t* to)
 
 // k [width, n_head, n] -> panels of 8 keys with their scales [8, 2 * width + 4, n / 8, n_head],
 // rounded up
-void pack_keys(ggml_tensor* dst, int ith, int nth, void*) {
+void pack_keys(ggml_tensor* dst, int, int nth, void* work) {
     const ggml_tensor* k = dst->src[0];
     const int64_t n_panels = dst->ne[2];
     const int64_t size = dst->ne[1] * kTileColumns;
-    for (int64_t i = ith; i < n_panels * dst->ne[3]; i += nth) {
+    share_items(work, n_panels * dst->ne[3], nth, [&](int64_t i) {
         const int64_t first = i % n_panels * kTileColumns;
         const int64_t n = std::min(kTileColumns, k->ne[2] - first);
         int8_t* to = static_cast<int8_t*>(dst->data) + i * size;
@@ -62,17 +63,17 @@ void pack_keys(ggml_tensor* dst, int ith, int nth, void*) {
                                           to + j * kGroup);
             std::memcpy(to + size - (kTileColumns - j) * kScaleBytes, &step, sizeof(step));
         }
-    }
+    });
 }
 
 // v [width, n_head, n] -> panels of 8 channels [8, n, width / 8, n_head], rounded up. The keys of a
 // group come in the order in which SoftmaxTile leaves their weights.
-void pack_values(ggml_tensor* dst, int ith, int nth, void*) {
+void pack_values(ggml_tensor* dst, int, int nth, void* work) {
     constexpr std::array<int64_t, kBf16Group> kOrder = {0, 2, 1, 3};
     const ggml_tensor* v = dst->src[0];
     const int64_t n_panels = dst->ne[2];
     const int64_t n_keys = dst->ne[1];
-    for (int64_t i = ith; i < n_panels * dst->ne[3]; i += nth) {
+    share_items(work, n_panels * dst->ne[3], nth, [&](int64_t i) {
         const int64_t first = i % n_panels * kTileColumns;
         const int64_t n = std::min(kTileColumns, v->ne[0] - first);
         uint16_t* to = static_cast<uint16_t*>(dst->data) + i * n_keys * kTileColumns;
@@ -89,7 +90,7 @@ void pack_values(ggml_tensor* dst, int ith, int nth, void*) {
                 group[channel * kBf16Group] = to_bf16(from[channel]);
             }
         }
-    }
+    });
 }
 
 // Some queries of one head, over all keys.
@@ -193,8 +194,8 @@ class Strip : AttentionStrip {
     std::array<SoftmaxTile, kTiles> softmax_;
 };
 
-void attend(ggml_tensor* dst, int ith, int nth, void*) {
-    run_strips<Strip>(dst, kQueries, ith, nth);
+void attend(ggml_tensor* dst, int, int nth, void* work) {
+    run_strips<Strip>(dst, kQueries, nth, work);
 }
 
 const OwnOperation kPackKeys = {"cpu pack keys", pack_keys};

@@ -10,6 +10,7 @@
 #include "compute/cpu/panels.hpp"
 #include "compute/cpu/sums.hpp"
 #include "compute/cpu/values.hpp"
+#include "compute/shared_work.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -210,23 +211,22 @@ class KeyStrip : GradientStrip {
 };
 
 template <typename Strip>
-void run_strips_of(ggml_tensor* dst, int64_t n_heads, int ith, int nth) {
+void run_strips_of(ggml_tensor* dst, int64_t n_heads, int nth, void* work) {
     const int64_t n = dst->ne[1];
     const int64_t n_strips = (n + kStrip - 1) / kStrip;
     Strip strip(dst);
-    for (int64_t i = n_heads * n_strips * ith / nth; i < n_heads * n_strips * (ith + 1) / nth;
-         ++i) {
+    share_items(work, n_heads * n_strips, nth, [&](int64_t i) {
         const int64_t first = i % n_strips * kStrip;
         strip.run(i / n_strips, first, std::min(kStrip, n - first));
-    }
+    });
 }
 
-void run_query_gradient(ggml_tensor* dst, int ith, int nth, void*) {
-    run_strips_of<QueryStrip>(dst, dst->src[0]->ne[1], ith, nth);
+void run_query_gradient(ggml_tensor* dst, int, int nth, void* work) {
+    run_strips_of<QueryStrip>(dst, dst->src[0]->ne[1], nth, work);
 }
 
-void run_key_gradient(ggml_tensor* dst, int ith, int nth, void*) {
-    run_strips_of<KeyStrip>(dst, dst->src[1]->ne[1], ith, nth);
+void run_key_gradient(ggml_tensor* dst, int, int nth, void* work) {
+    run_strips_of<KeyStrip>(dst, dst->src[1]->ne[1], nth, work);
 }
 
 // d [head_dim * n_head, n] as [head_dim, n_head, n].

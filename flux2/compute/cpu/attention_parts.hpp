@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compute/plain/token_nodes.hpp"
+#include "compute/shared_work.hpp"
 
 #include <ggml.h>
 
@@ -73,21 +74,19 @@ class AttentionStrip {
     int64_t n_keys_;
 };
 
-// One thread's share of a node: strips of n_queries queries of a head, by Strip::run(head, first
-// query, their number).
+// What one thread takes of a node's work: strips of n_queries queries of a head, by
+// Strip::run(head, first query, their number).
 template <typename Strip>
-void run_strips(ggml_tensor* dst, int64_t n_queries, int ith, int nth) {
+void run_strips(ggml_tensor* dst, int64_t n_queries, int nth, void* work) {
     const int64_t n_heads = dst->src[0]->ne[1];
     const int64_t n = dst->ne[1];
     const int64_t n_strips = (n + n_queries - 1) / n_queries;
     Strip strip(dst);
-    // Neighbouring strips of a head share its keys and values in the cache.
-    const int64_t begin = n_heads * n_strips * ith / nth;
-    const int64_t end = n_heads * n_strips * (ith + 1) / nth;
-    for (int64_t i = begin; i < end; ++i) {
+    // In pieces neighbouring strips of a head share its keys and values in the cache.
+    share_items(work, n_heads * n_strips, nth, [&](int64_t i) {
         const int64_t first = i % n_strips * n_queries;
         strip.run(i / n_strips, first, std::min(n_queries, n - first));
-    }
+    });
 }
 
 }  // namespace flux2::cpu

@@ -5,6 +5,7 @@
 #include "compute/cpu/panels.hpp"
 #include "compute/cpu/values.hpp"
 #include "compute/plain/feature_map_nodes.hpp"
+#include "compute/shared_work.hpp"
 
 #include <algorithm>
 
@@ -45,7 +46,7 @@ void finish(ggml_tensor* dst, const float* sums, int64_t width, int64_t first, i
     }
 }
 
-void convolve(ggml_tensor* dst, int ith, int nth, void*) {
+void convolve(ggml_tensor* dst, int, int nth, void* work) {
     const ggml_tensor* x = dst->src[0];
     const ggml_tensor* panels = dst->src[1];
     const int64_t n_inner = panels->ne[1];
@@ -54,7 +55,8 @@ void convolve(ggml_tensor* dst, int ith, int nth, void*) {
     const int64_t width = panels->ne[2] * kPanel;
     const auto sums = scratch(kStrip * width);
     const auto rows = scratch(gathers ? kStrip * n_inner : 0);
-    for (int64_t first = ith * kStrip; first < n_pixels; first += nth * kStrip) {
+    share_items(work, (n_pixels + kStrip - 1) / kStrip, nth, [&](int64_t strip) {
+        const int64_t first = strip * kStrip;
         const int64_t n = std::min(kStrip, n_pixels - first);
         for (int64_t i = 0; i < n && gathers; ++i) {
             gather(x, dst->ne[1], first + i, rows.get() + i * n_inner);
@@ -69,7 +71,7 @@ void convolve(ggml_tensor* dst, int ith, int nth, void*) {
                   .c = sums.get(),
                   .c_stride = width});
         finish(dst, sums.get(), width, first, n);
-    }
+    });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "compute/cpu/panels.hpp"
 #include "compute/cpu/values.hpp"
 #include "compute/plain/own_node.hpp"
+#include "compute/shared_work.hpp"
 
 #include <algorithm>
 
@@ -10,13 +11,13 @@ namespace flux2::cpu {
 namespace {
 
 // Inner index: position in the filter, then input channel, as pixels are gathered.
-void pack(ggml_tensor* dst, int ith, int nth, void*) {
+void pack(ggml_tensor* dst, int, int nth, void* work) {
     const ggml_tensor* filter = dst->src[0];
     const int64_t n_taps = filter->ne[0] * filter->ne[1];
     const int64_t n_in = filter->ne[2];
     const int64_t row_size = n_taps * n_in;
     const auto rows = scratch(kPanel * row_size);
-    for (int64_t panel = ith; panel < dst->ne[2]; panel += nth) {
+    share_items(work, dst->ne[2], nth, [&](int64_t panel) {
         read_panel(filter, panel, rows.get());
         float* to = values(dst) + panel * row_size * kPanel;
         for (int64_t tap = 0; tap < n_taps; ++tap) {
@@ -26,7 +27,7 @@ void pack(ggml_tensor* dst, int ith, int nth, void*) {
                 }
             }
         }
-    }
+    });
 }
 
 const OwnOperation kPackFilter = {"cpu pack filter", pack};

@@ -4,6 +4,7 @@
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/sums.hpp"
 #include "compute/cpu/values.hpp"
+#include "compute/shared_work.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -77,9 +78,9 @@ FLUX2_INLINE void head_gradient(float* y, const float* x, const float* norm, con
 
 }  // namespace
 
-void modulate_gradient(ggml_tensor* y, int ith, int nth, void*) {
+void modulate_gradient(ggml_tensor* y, int, int nth, void* work) {
     const auto params = params_of<own::ModulateGradientParams>(y);
-    for (int64_t i = ith; i < y->ne[1]; i += nth) {
+    share_items(work, y->ne[1], nth, [&](int64_t i) {
         const ModulateRow row = {.x = row_at(y->src[0], i),
                                  .scale = values(y->src[1]),
                                  .d = row_at(y->src[2], i),
@@ -88,24 +89,24 @@ void modulate_gradient(ggml_tensor* y, int ith, int nth, void*) {
                                  .n = y->ne[0],
                                  .eps = params.eps};
         call_best<modulate_gradient_row>(&row);
-    }
+    });
 }
 
-void swiglu_gradient(ggml_tensor* y, int ith, int nth, void*) {
+void swiglu_gradient(ggml_tensor* y, int, int nth, void* work) {
     const ggml_tensor* const* sources = y->src + (y->src[3] != nullptr ? 1 : 0);
     const int64_t n = sources[0]->ne[0];
-    for (int64_t i = ith; i < y->ne[1]; i += nth) {
+    share_items(work, y->ne[1], nth, [&](int64_t i) {
         call_best<swiglu_gradient_row>(row_at(y, i) + y->ne[0] - 2 * n, row_at(sources[0], i),
                                        row_at(sources[1], i), row_at(sources[2], i), n);
-    }
+    });
 }
 
-void heads_gradient(ggml_tensor* y, int ith, int nth, void*) {
+void heads_gradient(ggml_tensor* y, int, int nth, void* work) {
     const auto params = params_of<own::HeadsGradientParams>(y);
     const ggml_tensor *dq = y->src[0], *dkv = y->src[1], *projection = y->src[2];
     const int64_t width = dq->ne[0];
     const int64_t head_dim = y->src[3]->ne[0];
-    for (int64_t i = ith; i < y->ne[1]; i += nth) {
+    share_items(work, y->ne[1], nth, [&](int64_t i) {
         const int64_t token = params.first + i;
         const float* d_keys = row_at(dkv, token);
         float* to = row_at(y, i);
@@ -118,7 +119,7 @@ void heads_gradient(ggml_tensor* y, int ith, int nth, void*) {
                                      head_dim, params.eps);
         }
         std::copy_n(d_keys + width, width, to + 2 * width);
-    }
+    });
 }
 
 }  // namespace flux2::cpu

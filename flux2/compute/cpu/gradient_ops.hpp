@@ -9,9 +9,9 @@
 namespace flux2::cpu {
 
 // Functions of nodes.
-void modulate_gradient(ggml_tensor* y, int ith, int nth, void*);
-void swiglu_gradient(ggml_tensor* y, int ith, int nth, void*);
-void heads_gradient(ggml_tensor* y, int ith, int nth, void*);
+void modulate_gradient(ggml_tensor* y, int ith, int nth, void* work);
+void swiglu_gradient(ggml_tensor* y, int ith, int nth, void* work);
+void heads_gradient(ggml_tensor* y, int ith, int nth, void* work);
 
 // own::query_gradient and own::key_gradient, a few queries and keys at a time like the attention.
 ggml_tensor* query_gradient(Graph& g, const own::AttentionGradientInput& in);

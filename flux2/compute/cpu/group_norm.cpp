@@ -3,6 +3,7 @@
 #include "compute/cpu/instructions.hpp"
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/values.hpp"
+#include "compute/shared_work.hpp"
 
 #include <algorithm>
 #include <array>
@@ -64,20 +65,20 @@ class Moments {
     std::vector<double> sum_, squares_;
 };
 
-void take_moments(ggml_tensor* dst, int ith, int nth, void*) {
+void take_moments(ggml_tensor* dst, int, int nth, void* work) {
     constexpr int64_t kPixelsAtOnce = 64;
     const ggml_tensor* x = dst->src[0];
     const int64_t n_channels = x->ne[0];
     const int64_t n_pixels = x->ne[1] * x->ne[2];
     const int64_t chunk = chunk_of(n_pixels);
-    for (int64_t i = ith; i < dst->ne[2]; i += nth) {
+    share_items(work, dst->ne[2], nth, [&](int64_t i) {
         const int64_t end = std::min(n_pixels, (i + 1) * chunk);
         Moments moments(values(x) + i * chunk * n_channels, n_channels);
         for (int64_t pixel = i * chunk; pixel < end; pixel += kPixelsAtOnce) {
             moments.add(values(x) + pixel * n_channels, std::min(kPixelsAtOnce, end - pixel));
         }
         moments.write(static_cast<double>(end - i * chunk), values(dst) + i * 2 * n_channels);
-    }
+    });
 }
 
 // ---- Second node: moments of each channel -> of each group [kNormGroups, 2] ----
@@ -222,22 +223,22 @@ FLUX2_INLINE void apply_to_pixels(const float* from, int64_t n_pixels, const Aff
 }
 
 template <bool silu>
-void apply(ggml_tensor* dst, int ith, int nth) {
+void apply(ggml_tensor* dst, int nth, void* work) {
     const ggml_tensor* x = dst->src[0];
     const int64_t n = x->ne[0];
     const int64_t n_pixels = x->ne[1] * x->ne[2];
-    const int64_t first = n_pixels * ith / nth;
-    const int64_t end = n_pixels * (ith + 1) / nth;
     const Affine affine = affine_of(dst);
-    call_best<apply_to_pixels<silu>>(static_cast<const float*>(values(x) + first * n), end - first,
-                                     &affine, values(dst) + first * n);
+    share_pieces(work, n_pixels, nth, {.least = kLeastPixels}, [&](int64_t begin, int64_t end) {
+        call_best<apply_to_pixels<silu>>(static_cast<const float*>(values(x) + begin * n),
+                                         end - begin, &affine, values(dst) + begin * n);
+    });
 }
 
-void normalise(ggml_tensor* dst, int ith, int nth, void*) {
+void normalise(ggml_tensor* dst, int, int nth, void* work) {
     if (params_of<own::GroupNormParams>(dst).silu) {
-        apply<true>(dst, ith, nth);
+        apply<true>(dst, nth, work);
     } else {
-        apply<false>(dst, ith, nth);
+        apply<false>(dst, nth, work);
     }
 }
 

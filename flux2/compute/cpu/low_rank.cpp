@@ -2,6 +2,7 @@
 
 #include "compute/cpu/panels.hpp"
 #include "compute/cpu/values.hpp"
+#include "compute/shared_work.hpp"
 
 #include <algorithm>
 
@@ -24,7 +25,7 @@ std::vector<float> pack_panels(std::span<const float> matrix, int64_t n_in) {
     return panels;
 }
 
-void add_pair(ggml_tensor* y, int ith, int nth, void*) {
+void add_pair(ggml_tensor* y, int, int nth, void* work) {
     const ggml_tensor* x = y->src[1];
     const ggml_tensor* down = y->src[2];  // [16, in, rank / 16]
     const ggml_tensor* up = y->src[3];    // [16, rank, out / 16]
@@ -36,7 +37,8 @@ void add_pair(ggml_tensor* y, int ith, int nth, void*) {
     // As many tokens at a time as let down x stay in the L1 cache.
     constexpr int64_t kTokens = 40;
     const auto inner = scratch(kTokens * rank);
-    for (int64_t first = ith * kTokens; first < y->ne[1]; first += nth * kTokens) {
+    share_items(work, (y->ne[1] + kTokens - 1) / kTokens, nth, [&](int64_t i) {
+        const int64_t first = i * kTokens;
         const int64_t n = std::min(kTokens, y->ne[1] - first);
         multiply({.a = values(x) + first * stride(x),
                   .a_stride = stride(x),
@@ -57,7 +59,7 @@ void add_pair(ggml_tensor* y, int ith, int nth, void*) {
                   .c = values(y) + first * stride(y),
                   .c_stride = stride(y),
                   .adds = true});
-    }
+    });
 }
 
 }  // namespace flux2::cpu

@@ -15,6 +15,6 @@ bool suits_panels(int64_t n_out);
 std::vector<float> pack_panels(std::span<const float> matrix, int64_t n_in);
 
 // The form of own::kAddPair for CPUs; down and up are panels.
-void add_pair(ggml_tensor* y, int ith, int nth, void*);
+void add_pair(ggml_tensor* y, int ith, int nth, void* work);
 
 }  // namespace flux2::cpu

@@ -5,6 +5,7 @@
 #include "compute/cpu/matrix_tiles.hpp"
 #include "compute/cpu/values.hpp"
 #include "compute/plain/token_nodes.hpp"
+#include "compute/shared_work.hpp"
 
 #include <algorithm>
 #include <array>
@@ -21,12 +22,12 @@ int64_t count_parts(const ggml_tensor* w) {
 
 // ---- x -> tiles of BF16 [parts * in, n rounded up]: first parts of a tile, then second ones ----
 
-void make_tiles(ggml_tensor* dst, int ith, int nth, void*) {
+void make_tiles(ggml_tensor* dst, int, int nth, void* work) {
     const ggml_tensor* x = dst->src[0];
     const int64_t n_inner = x->ne[0];
     const int64_t stride = static_cast<int64_t>(x->nb[1] / sizeof(float));
     const bool has_rest = dst->ne[0] > n_inner;
-    for (int64_t tile = ith; tile < dst->ne[1] / kTileRows; tile += nth) {
+    share_items(work, dst->ne[1] / kTileRows, nth, [&](int64_t tile) {
         const int64_t first = tile * kTileRows;
         uint16_t* to = static_cast<uint16_t*>(dst->data) + first * dst->ne[0];
         const int64_t n = std::min(kTileRows, x->ne[1] - first);
@@ -38,7 +39,7 @@ void make_tiles(ggml_tensor* dst, int ith, int nth, void*) {
             round_to_groups(values(x) + (first + row) * stride, n_inner, kTileRows * kBf16Group,
                             groups, has_rest ? groups + kTileRows * n_inner : nullptr);
         }
-    }
+    });
 }
 
 // ---- Tiles times columns ----
@@ -156,13 +157,11 @@ class Product {
     std::array<float, kTileSize> some_;  // of the last rows
 };
 
-void multiply_tiles(ggml_tensor* dst, int ith, int nth, void*) {
+void multiply_tiles(ggml_tensor* dst, int, int nth, void* work) {
     Product product(dst);
-    const int64_t n_panels = dst->ne[0] / kTileColumns;
-    const int64_t together = std::clamp<int64_t>(n_panels / (4 * nth), 1, kPanelsAtOnce);
-    for (int64_t panel = ith * together; panel < n_panels; panel += nth * together) {
-        product.run(panel, std::min(together, n_panels - panel));
-    }
+    share_pieces(work, dst->ne[0] / kTileColumns, nth,
+                 {.least = kPanelsInTurn, .most = kPanelsAtOnce},
+                 [&](int64_t begin, int64_t end) { product.run(begin, end - begin); });
 }
 
 const OwnOperation kMakeTiles = {"cpu tiles", make_tiles};

@@ -4,6 +4,7 @@
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/sums.hpp"
 #include "compute/plain/token_nodes.hpp"
+#include "compute/shared_work.hpp"
 
 #include <algorithm>
 #include <array>
@@ -116,47 +117,47 @@ FLUX2_INLINE void make_head(float* y, const float* x, const HeadsRow* row) {
 
 }  // namespace
 
-void modulate(ggml_tensor* y, int ith, int nth, void*) {
+void modulate(ggml_tensor* y, int, int nth, void* work) {
     const auto params = params_of<own::NormParams>(y);
-    for (int64_t i = ith; i < y->ne[1]; i += nth) {
+    share_items(work, y->ne[1], nth, [&](int64_t i) {
         const int set = i < params.n_first ? 1 : 3;
         call_best<modulate_row>(row_of(y, i), row_of(y->src[0], i), row_of(y->src[set], 0),
                                 row_of(y->src[set + 1], 0), y->ne[0], params.eps);
-    }
+    });
 }
 
-void rms_norm(ggml_tensor* y, int ith, int nth, void*) {
+void rms_norm(ggml_tensor* y, int, int nth, void* work) {
     const auto params = params_of<own::NormParams>(y);
-    for (int64_t i = ith; i < y->ne[1]; i += nth) {
+    share_items(work, y->ne[1], nth, [&](int64_t i) {
         call_best<rms_norm_row>(row_of(y, i), row_of(y->src[0], i), row_of(y->src[1], 0), y->ne[0],
                                 params.eps);
-    }
+    });
 }
 
-void add_gated(ggml_tensor* y, int ith, int nth, void*) {
+void add_gated(ggml_tensor* y, int, int nth, void* work) {
     const auto params = params_of<own::GateParams>(y);
-    for (int64_t i = ith; i < y->ne[1]; i += nth) {
+    share_items(work, y->ne[1], nth, [&](int64_t i) {
         call_best<add_gated_row>(row_of(y, i), row_of(y->src[0], i), row_of(y->src[1], i),
                                  row_of(y->src[i < params.n_first ? 2 : 3], 0), y->ne[0]);
-    }
+    });
 }
 
-void swiglu(ggml_tensor* y, int ith, int nth, void*) {
+void swiglu(ggml_tensor* y, int, int nth, void* work) {
     const ggml_tensor *gate = y->src[0], *up = y->src[1], *before = y->src[2];
-    for (int64_t i = ith; i < y->ne[1]; i += nth) {
+    share_items(work, y->ne[1], nth, [&](int64_t i) {
         float* to = row_of(y, i);
         if (before != nullptr) {
             to = std::copy_n(row_of(before, i), before->ne[0], to);
         }
         call_best<swiglu_row>(to, row_of(gate, i), row_of(up, i), gate->ne[0]);
-    }
+    });
 }
 
-void join_heads(ggml_tensor* y, int ith, int nth, void*) {
+void join_heads(ggml_tensor* y, int, int nth, void* work) {
     const auto params = params_of<own::HeadsParams>(y);
     const int sources = params.normalises ? 2 : 1;  // of a part
     const int64_t n_first = y->src[0]->ne[2];
-    for (int64_t i = ith; i < y->ne[2]; i += nth) {
+    share_items(work, y->ne[2], nth, [&](int64_t i) {
         const int part = i < n_first ? 0 : 1;
         const ggml_tensor* x = y->src[part * sources];
         const HeadsRow row = {
@@ -168,7 +169,7 @@ void join_heads(ggml_tensor* y, int ith, int nth, void*) {
             const float* from = floats_at(x, i - part * n_first, 2, head);
             call_best<make_head>(floats_at(y, i, 2, head), from, &row);
         }
-    }
+    });
 }
 
 }  // namespace flux2::cpu

@@ -6,11 +6,11 @@
 
 namespace flux2::cpu {
 
-void modulate(ggml_tensor* y, int ith, int nth, void*);
-void rms_norm(ggml_tensor* y, int ith, int nth, void*);
+void modulate(ggml_tensor* y, int ith, int nth, void* work);
+void rms_norm(ggml_tensor* y, int ith, int nth, void* work);
 // Every span has a gate.
-void add_gated(ggml_tensor* y, int ith, int nth, void*);
-void swiglu(ggml_tensor* y, int ith, int nth, void*);
-void join_heads(ggml_tensor* y, int ith, int nth, void*);
+void add_gated(ggml_tensor* y, int ith, int nth, void* work);
+void swiglu(ggml_tensor* y, int ith, int nth, void* work);
+void join_heads(ggml_tensor* y, int ith, int nth, void* work);
 
 }  // namespace flux2::cpu

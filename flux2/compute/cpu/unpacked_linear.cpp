@@ -4,6 +4,7 @@
 #include "compute/cpu/panels.hpp"
 #include "compute/cpu/values.hpp"
 #include "compute/plain/token_nodes.hpp"
+#include "compute/shared_work.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -60,12 +61,10 @@ class Product {
           panels_(scratch(most_columns_ * kInner)),
           rows_(scratch(std::max(kPanel * kInner, most_columns_))) {}
 
-    void run(int ith, int nth) {
+    void run(int nth, void* work) {
         const int64_t n_tiles = (y_->ne[0] + most_columns_ - 1) / most_columns_;
         const int64_t n_parts = count_parts(n_tiles, nth);
-        const int64_t begin = n_tiles * n_parts * ith / nth;
-        const int64_t end = n_tiles * n_parts * (ith + 1) / nth;
-        for (int64_t i = begin; i < end; ++i) {
+        share_items(work, n_tiles * n_parts, nth, [&](int64_t i) {
             const int64_t column = i / n_parts * most_columns_;
             const int64_t part = i % n_parts;
             const int64_t token = y_->ne[1] * part / n_parts;
@@ -73,7 +72,7 @@ class Product {
                            .n_columns = std::min(most_columns_, y_->ne[0] - column),
                            .token = token,
                            .n_tokens = y_->ne[1] * (part + 1) / n_parts - token});
-        }
+        });
     }
 
   private:
@@ -149,14 +148,14 @@ bool suits_unpacked(int64_t n_results) {
     return n_results % kPanel == 0;
 }
 
-void unpacked_linear(ggml_tensor* y, int ith, int nth, void*) {
+void unpacked_linear(ggml_tensor* y, int, int nth, void* work) {
     const bool transposed = params_of<own::LinearParams>(y).transposed;
-    Product(y, y->src[0], y->src[1], transposed, false).run(ith, nth);
+    Product(y, y->src[0], y->src[1], transposed, false).run(nth, work);
 }
 
-void add_unpacked_linear(ggml_tensor* y, int ith, int nth, void*) {
+void add_unpacked_linear(ggml_tensor* y, int, int nth, void* work) {
     const bool transposed = params_of<own::LinearParams>(y).transposed;
-    Product(y, y->src[1], y->src[2], transposed, true).run(ith, nth);
+    Product(y, y->src[1], y->src[2], transposed, true).run(nth, work);
 }
 
 void outer_product(ggml_tensor* y, int ith, int nth, void*) {

@@ -13,10 +13,10 @@ namespace flux2::cpu {
 bool suits_unpacked(int64_t n_results);
 
 // The nodes own::linear, with a factor of 1, and own::add_linear.
-void unpacked_linear(ggml_tensor* y, int ith, int nth, void*);
-void add_unpacked_linear(ggml_tensor* y, int ith, int nth, void*);
+void unpacked_linear(ggml_tensor* y, int ith, int nth, void* work);
+void add_unpacked_linear(ggml_tensor* y, int ith, int nth, void* work);
 
 // The node own::outer_product; u's width must suit.
-void outer_product(ggml_tensor* y, int ith, int nth, void*);
+void outer_product(ggml_tensor* y, int ith, int nth, void* work);
 
 }  // namespace flux2::cpu

@@ -6,6 +6,7 @@
 #include "compute/cpu/values.hpp"
 #include "compute/cpu/winograd_parts.hpp"
 #include "compute/plain/feature_map_nodes.hpp"
+#include "compute/shared_work.hpp"
 
 #include <algorithm>
 #include <array>
@@ -39,19 +40,19 @@ void transform_filters(const float* rows, int64_t row_size, float* to, int64_t p
     }
 }
 
-void transform_filter(ggml_tensor* dst, int ith, int nth, void*) {
+void transform_filter(ggml_tensor* dst, int, int nth, void* work) {
     const ggml_tensor* filter = dst->src[0];
     const int64_t n_in = dst->ne[1];
     const int64_t n_panels = dst->ne[2];
     const int64_t row_size = kTaps * kTaps * n_in;
     const auto rows = scratch(kPanel * row_size);
-    for (int64_t panel = ith; panel < n_panels; panel += nth) {
+    share_items(work, n_panels, nth, [&](int64_t panel) {
         read_panel(filter, panel, rows.get());
         for (int64_t i = 0; i < n_in; ++i) {
             transform_filters(rows.get() + i * kTaps * kTaps, row_size,
                               values(dst) + (panel * n_in + i) * kPanel, n_panels * n_in * kPanel);
         }
-    }
+    });
 }
 
 // ---- Second node: the convolution ----
@@ -66,7 +67,7 @@ class Convolution : WinogradMaps {
   public:
     explicit Convolution(ggml_tensor* dst) : WinogradMaps(dst) {}
 
-    void run(int ith, int nth);
+    void run(int nth, void* work);
 
   private:
     // Distances in scratch. A few floats more than the values take, so that the 36 points of a
@@ -86,7 +87,7 @@ class Convolution : WinogradMaps {
 // Splits the tiles into strips whose transformed values stay in the cache, as many for each thread.
 // Where these would become too short to be worth reading the filter for, the output channels are
 // split instead.
-void Convolution::run(int ith, int nth) {
+void Convolution::run(int nth, void* work) {
     constexpr int64_t kStripFloats = 1 << 20;
     constexpr int64_t kLeastTiles = 20;
     const int64_t n_panels = filter_->ne[2];
@@ -104,17 +105,17 @@ void Convolution::run(int ith, int nth) {
     out_stride_ = strip * out_width_ + kGap;
     input_ = scratch(kPoints * in_stride_);
     output_ = scratch(kPoints * out_stride_);
-    for (int64_t i = ith; i < n_strips * n_slices; i += nth) {
+    share_items(work, n_strips * n_slices, nth, [&](int64_t i) {
         const int64_t tile = i / n_slices * strip;
         const int64_t panel = i % n_slices * slice;
-        const TileWork work{.first_tile = tile,
+        const TileWork part{.first_tile = tile,
                             .n_tiles = std::min(strip, n_tiles_ - tile),
                             .first_panel = panel,
                             .n_panels = std::min(slice, n_panels - panel)};
-        if (work.n_tiles > 0 && work.n_panels > 0) {
-            run(work);
+        if (part.n_tiles > 0 && part.n_panels > 0) {
+            run(part);
         }
-    }
+    });
 }
 
 void Convolution::run(const TileWork& work) {
@@ -190,8 +191,8 @@ void Convolution::write(int64_t pixel, int64_t channel, const Lanes& value) {
     store_some(values(dst_) + at, sum, n);
 }
 
-void convolve(ggml_tensor* dst, int ith, int nth, void*) {
-    Convolution(dst).run(ith, nth);
+void convolve(ggml_tensor* dst, int, int nth, void* work) {
+    Convolution(dst).run(nth, work);
 }
 
 const OwnOperation kTransformFilter = {"cpu transform filter", transform_filter};

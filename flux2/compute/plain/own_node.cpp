@@ -1,6 +1,5 @@
 #include "compute/plain/own_node.hpp"
 
-#include <atomic>
 #include <new>
 #include <utility>
 #include <vector>
@@ -26,30 +25,30 @@ Identity identity_of(const ggml_tensor* node) {
 // What ggml calls for every node of ours. No exception may pass through its frames, and its
 // other threads wait for this one, so a lack of memory is noted where the graph looks for it; what
 // would be computed from missing results is left out.
-void run(ggml_tensor* node, int ith, int nth, void* lacks_memory) {
-    auto& noted = *static_cast<std::atomic<bool>*>(lacks_memory);
-    if (noted) {
-        return;
+void run(ggml_tensor* node, int ith, int nth, void* shared_work) {
+    auto& work = *static_cast<SharedWork*>(shared_work);
+    if (!work.lacks_memory) {
+        try {
+            identity_of(node).function(node, ith, nth, &work);
+        } catch (const std::bad_alloc&) {
+            work.lacks_memory = true;
+        }
     }
-    try {
-        identity_of(node).function(node, ith, nth, nullptr);
-    } catch (const std::bad_alloc&) {
-        noted = true;
-    }
+    work.leave(nth);
 }
 
 ggml_tensor* make_result(Graph& g, const OwnNode& node, std::vector<ggml_tensor*> sources) {
-    std::atomic<bool>* lacks_memory = &g.lacks_memory();
+    SharedWork* work = &g.shared_work();
     if (node.form.in_place) {
         ggml_tensor* first = sources.front();
         return ggml_custom_inplace(g, first, sources.data() + 1,
                                    static_cast<int>(sources.size()) - 1, run, GGML_N_TASKS_MAX,
-                                   lacks_memory);
+                                   work);
     }
     const auto& ne = node.ne;
     return ggml_custom_4d(g, node.form.type, ne[0] + node.form.spare_columns, ne[1], ne[2], ne[3],
                           sources.data(), static_cast<int>(sources.size()), run, GGML_N_TASKS_MAX,
-                          lacks_memory);
+                          work);
 }
 
 }  // namespace

@@ -2,9 +2,10 @@
 // is, the function that ggml's CPU threads run for it, and parameters that are no tensors. Other
 // devices have a table of kernels by operation (compute/cuda/kernel_table).
 //
-// All threads call a node's function with their index; nothing lets them wait for each other, so an
-// operation of two phases is two nodes. A function may throw std::bad_alloc and nothing else:
-// Graph::compute then throws out_of_memory.
+// All threads call a node's function with their index and the graph's SharedWork, from which they
+// take their parts; nothing lets them wait for each other, so an operation of two phases is two
+// nodes. A function may throw std::bad_alloc and nothing else: Graph::compute then throws
+// out_of_memory.
 #pragma once
 
 #include "compute/graph.hpp"
