@@ -6,6 +6,7 @@
 #include "base/image_limits.hpp"
 #include "base/parse_arguments.hpp"
 #include "base/parse_number.hpp"
+#include "base/system.hpp"
 #include "checkpoints/inventory.hpp"
 #include "checkpoints/text_config.hpp"
 #include "common/options.hpp"
@@ -24,6 +25,7 @@
 #include "models/vae.hpp"
 #include "pipeline/latents.hpp"
 #include "pipeline/loaded_model.hpp"
+#include "pipeline/memory_plan.hpp"
 
 #include <cxxopts.hpp>
 #include <nlohmann/json.hpp>
@@ -263,12 +265,13 @@ cxxopts::Options known_options() {
         ("stage", "only stages with this in their name: encode, decode, first, ...",
          cxxopts::value<std::string>())  //
         ("bands", "autoencoders: 1 to compute some rows at a time, 2 and 3 to keep fewer maps",
-         cxxopts::value<std::string>()->default_value("0"))                                    //
-        ("no-repack", "CPU: leave matrices in the mapped file")                                //
-        ("no-unpack", "NVIDIA: keep quantised matrices as they are")                           //
-        ("profile", "one more run of each stage, timed operation by operation")                //
-        ("types", "instead: how fast each type of weights is on this machine, and its error")  //
-        ("json", "print one JSON object")                                                      //
+         cxxopts::value<std::string>()->default_value("0"))                      //
+        ("no-repack", "CPU: leave matrices in the mapped file")                  //
+        ("no-unpack", "NVIDIA: keep quantised matrices as they are")             //
+        ("profile", "one more run of each stage, timed operation by operation")  //
+        ("types",
+         "instead: speed and error of each type of weights here, and which one to take")  //
+        ("json", "print one JSON object")                                                 //
         ("h,help", "print this help");
     return options;
 }
@@ -366,6 +369,33 @@ BenchOptions read_options(const cxxopts::ParseResult& args) {
     return o;
 }
 
+uint64_t usable_memory(const Backend& backend) {
+    if (backend.is_cpu()) {
+        return usable_ram_bytes(available_ram_bytes());
+    }
+    size_t free = 0;
+    size_t total = 0;
+    ggml_backend_dev_memory(ggml_backend_buft_get_device(backend.buffer_type()), &free, &total);
+    return usable_bytes(free, backend.device().abilities());
+}
+
+// A type is proposed for the transformer that is given, else for klein 4B's.
+void bench_types(const Backend& backend, const BenchOptions& options) {
+    constexpr int64_t kKlein4b = 3'875'544'576;
+    TypeNeed need = {
+        .model = "klein 4B", .n_weights = kKlein4b, .usable_bytes = usable_memory(backend)};
+    if (!options.files.transformer.empty()) {
+        need.model = "the transformer";
+        need.n_weights =
+            Checkpoint::open(options.files.transformer, Part::transformer).n_parameters();
+    }
+    const std::vector<TypeSpeed> types = measure_types(backend, options.weights.repack);
+    std::cout << "device " << backend.name() << "\n" << to_text(types);
+    if (!types.empty()) {
+        std::cout << to_text(propose_type(types, need), need);
+    }
+}
+
 void print_json(const Bench& bench) {
     nlohmann::json stages = nlohmann::json::array();
     for (const StageResult& stage : bench.stages) {
@@ -391,8 +421,7 @@ int bench(int argc, char** argv) {
     Backend backend(options.device, options.n_threads);
     Bench bench{backend, options, {}};
     if (options.types) {
-        std::cout << "device " << backend.name() << "\n"
-                  << to_text(measure_types(backend, options.weights.repack));
+        bench_types(backend, options);
         return 0;
     }
     if (!options.json) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
+#include <iterator>
 #include <sstream>
 
 namespace flux2::cli {
@@ -17,6 +18,7 @@ constexpr int64_t kRows = 9216;   // of its qkv matrices
 constexpr int64_t kTokens = 768;  // of a picture of 256x256 with its text
 constexpr double kFine = 0.01;    // an error that does not change pictures visibly
 constexpr double kCoarse = 0.1;   // an error that changes details
+constexpr double kAsFast = 0.95;  // of a speed: as good as that speed
 
 double quantisation_error(TensorType type) {
     constexpr int64_t kSampleRows = 64;
@@ -42,6 +44,16 @@ const TypeSpeed* fastest(const std::vector<TypeSpeed>& types, double limit) {
     const auto found = std::find_if(types.begin(), types.end(),
                                     [&](const TypeSpeed& t) { return t.error <= limit; });
     return found != types.end() ? &*found : nullptr;
+}
+
+bool is_slower(const TypeSpeed& a, const TypeSpeed& b) {
+    return a.flops < b.flops;
+}
+
+std::string in_gigabytes(uint64_t bytes) {
+    std::ostringstream out;
+    out << std::fixed << std::setprecision(1) << static_cast<double>(bytes) / 1e9 << " GB";
+    return out.str();
 }
 
 }  // namespace
@@ -82,6 +94,53 @@ std::string to_text(const std::vector<TypeSpeed>& types) {
         out << "fastest where details may change: " << coarse->type << "\n";
     }
     return out.str();
+}
+
+uint64_t TypeNeed::bytes_of(const TypeSpeed& type) const {
+    return static_cast<uint64_t>(static_cast<double>(n_weights) * type.bits / 8);
+}
+
+TypeProposal propose_type(const std::vector<TypeSpeed>& types, const TypeNeed& need) {
+    const auto keep = [](const std::vector<TypeSpeed>& from, auto&& condition) {
+        std::vector<TypeSpeed> kept;
+        std::copy_if(from.begin(), from.end(), std::back_inserter(kept), condition);
+        return kept;
+    };
+    std::vector<TypeSpeed> fitting = keep(types, [&](const TypeSpeed& t) {
+        return need.usable_bytes == 0 || need.bytes_of(t) <= need.usable_bytes;
+    });
+    if (fitting.empty()) {
+        const TypeSpeed smallest = *std::min_element(
+            types.begin(), types.end(),
+            [](const TypeSpeed& a, const TypeSpeed& b) { return a.bits < b.bits; });
+        return {.type = smallest, .fastest = smallest, .fits = false};
+    }
+    const auto faithful = keep(fitting, [](const TypeSpeed& t) { return t.error <= kCoarse; });
+    if (!faithful.empty()) {
+        fitting = faithful;
+    }
+    const TypeSpeed fastest = *std::max_element(fitting.begin(), fitting.end(), is_slower);
+    const auto as_fast =
+        keep(fitting, [&](const TypeSpeed& t) { return t.flops >= kAsFast * fastest.flops; });
+    const TypeSpeed best =
+        *std::min_element(as_fast.begin(), as_fast.end(),
+                          [](const TypeSpeed& a, const TypeSpeed& b) { return a.error < b.error; });
+    return {.type = best, .fastest = fastest};
+}
+
+std::string to_text(const TypeProposal& proposal, const TypeNeed& need) {
+    std::string text = "proposal: " + proposal.type.type + " (" + need.model + " takes " +
+                       in_gigabytes(need.bytes_of(proposal.type));
+    if (need.usable_bytes > 0) {
+        text += " of " + in_gigabytes(need.usable_bytes);
+    }
+    if (!proposal.fits) {
+        return text + "; no type fits, and this is the smallest)\n";
+    }
+    return text + (proposal.type.type == proposal.fastest.type
+                       ? "; the fastest that fits)\n"
+                       : "; more precise than " + proposal.fastest.type +
+                             ", the fastest that fits, and at most 5 % slower)\n");
 }
 
 }  // namespace flux2::cli
