@@ -1,6 +1,7 @@
 #include "base/system.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -81,8 +82,23 @@ uint64_t available_ram_bytes() {
     return GlobalMemoryStatusEx(&status) ? status.ullAvailPhys : 0;
 }
 
+// Of all groups of processors. The system gives a record of its own size for each core.
 int physical_cores() {
-    return logical_cores();
+    DWORD size = 0;
+    GetLogicalProcessorInformationEx(RelationProcessorCore, nullptr, &size);
+    std::vector<std::byte> records(size);
+    const auto record_at = [&](size_t at) {
+        return reinterpret_cast<SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX*>(records.data() + at);
+    };
+    if (size == 0 ||
+        !GetLogicalProcessorInformationEx(RelationProcessorCore, record_at(0), &size)) {
+        return logical_cores();
+    }
+    int n = 0;
+    for (size_t at = 0; at < size; at += record_at(at)->Size) {
+        ++n;
+    }
+    return std::clamp(n, 1, logical_cores());
 }
 
 bool stderr_is_terminal() {
@@ -139,16 +155,11 @@ uint64_t available_ram_bytes() {
     return 0;
 }
 
-// Performance cores only: the others would wait for a slow core.
 int physical_cores() {
-    for (const char* name : {"hw.perflevel0.physicalcpu", "hw.physicalcpu"}) {
-        int n = 0;
-        size_t size = sizeof(n);
-        if (sysctlbyname(name, &n, &size, nullptr, 0) == 0 && n > 0) {
-            return n;
-        }
-    }
-    return logical_cores();
+    int n = 0;
+    size_t size = sizeof(n);
+    return sysctlbyname("hw.physicalcpu", &n, &size, nullptr, 0) == 0 && n > 0 ? n
+                                                                               : logical_cores();
 }
 
 #elif defined(__linux__)
