@@ -51,12 +51,12 @@ TEST_CASE("the line says what is proposed and why") {
         return to_text(propose_type(types, need), need);
     };
     CHECK(line(types_with_bf16_at(960), 4'000'000'000) ==
-          "proposal: BF16 (a model takes 2.0 GB of 4.0 GB; more precise than Q8_0, the fastest "
+          "proposal: BF16 (a model takes 2 GB of 4 GB; more precise than Q8_0, the fastest "
           "that fits, and at most 5 % slower)\n");
     CHECK(line(types_with_bf16_at(960), 1'500'000'000) ==
-          "proposal: Q8_0 (a model takes 1.1 GB of 1.5 GB; the fastest that fits)\n");
+          "proposal: Q8_0 (a model takes 1.06 GB of 1.5 GB; the fastest that fits)\n");
     CHECK(line(types_with_bf16_at(960), 200'000'000) ==
-          "proposal: Q2_K (a model takes 0.3 GB of 0.2 GB; no type fits, and this is the "
+          "proposal: Q2_K (a model takes 0.32 GB of 0.2 GB; no type fits, and this is the "
           "smallest)\n");
 }
 

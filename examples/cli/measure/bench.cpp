@@ -25,7 +25,7 @@
 #include "models/vae.hpp"
 #include "pipeline/latents.hpp"
 #include "pipeline/loaded_model.hpp"
-#include "pipeline/memory_plan.hpp"
+#include "pipeline/memory_limits.hpp"
 
 #include <cxxopts.hpp>
 #include <nlohmann/json.hpp>
@@ -389,8 +389,9 @@ void bench_types(const Backend& backend, const BenchOptions& options) {
         need.n_weights =
             Checkpoint::open(options.files.transformer, Part::transformer).n_parameters();
     }
+    std::cout << "device " << backend.name() << std::endl;  // seen while types are measured
     const std::vector<TypeSpeed> types = measure_types(backend, options.weights.repack);
-    std::cout << "device " << backend.name() << "\n" << to_text(types);
+    std::cout << to_text(types);
     if (!types.empty()) {
         std::cout << to_text(propose_type(types, need), need);
     }

@@ -1,5 +1,6 @@
 #include "measure/type_speed.hpp"
 
+#include "base/byte_size.hpp"
 #include "base/random.hpp"
 #include "formats/tensor_type.hpp"
 #include "measure/raw_speed.hpp"
@@ -48,12 +49,6 @@ const TypeSpeed* fastest(const std::vector<TypeSpeed>& types, double limit) {
 
 bool is_slower(const TypeSpeed& a, const TypeSpeed& b) {
     return a.flops < b.flops;
-}
-
-std::string in_gigabytes(uint64_t bytes) {
-    std::ostringstream out;
-    out << std::fixed << std::setprecision(1) << static_cast<double>(bytes) / 1e9 << " GB";
-    return out.str();
 }
 
 }  // namespace
@@ -130,9 +125,9 @@ TypeProposal propose_type(const std::vector<TypeSpeed>& types, const TypeNeed& n
 
 std::string to_text(const TypeProposal& proposal, const TypeNeed& need) {
     std::string text = "proposal: " + proposal.type.type + " (" + need.model + " takes " +
-                       in_gigabytes(need.bytes_of(proposal.type));
+                       gigabytes(need.bytes_of(proposal.type));
     if (need.usable_bytes > 0) {
-        text += " of " + in_gigabytes(need.usable_bytes);
+        text += " of " + gigabytes(need.usable_bytes);
     }
     if (!proposal.fits) {
         return text + "; no type fits, and this is the smallest)\n";
