@@ -9,15 +9,6 @@
 namespace flux2 {
 namespace {
 
-ggml_tensor* modulated(const PassContext& context, ggml_tensor* x, const ModSpans& mod) {
-    return modulate(context.g, x, mod);
-}
-
-ggml_tensor* gated(const PassContext& context, ggml_tensor* x, ggml_tensor* branch,
-                   const ModSpans& mod) {
-    return add_gated(context.g, x, branch, mod);
-}
-
 // The results of f(mod, first, n) for the tokens of each span, one after the other.
 template <typename F>
 ggml_tensor* of_spans(Graph& g, const ModSpans& spans, const F& f) {
@@ -30,14 +21,14 @@ ggml_tensor* of_spans(Graph& g, const ModSpans& spans, const F& f) {
     return join_columns(g, parts);
 }
 
-// Of gated(), for the branch.
+// Of add_gated(), for the branch.
 ggml_tensor* gated_gradient(Graph& g, const ModSpans& spans, ggml_tensor* d) {
     return of_spans(g, spans, [&](const Mod& mod, int64_t first, int64_t n) {
         return gate_gradient(g, mod, columns(g, d, first, n));
     });
 }
 
-// Of modulated(), for x; added to `before`, which may be null.
+// Of modulate(), for x; added to `before`, which may be null.
 ggml_tensor* modulated_gradient(Graph& g, ggml_tensor* x, const ModSpans& spans, ggml_tensor* d,
                                 ggml_tensor* before) {
     return of_spans(g, spans, [&](const Mod& mod, int64_t first, int64_t n) {
@@ -243,18 +234,18 @@ StreamPass::StreamPass(const PassContext& context, const StreamWeights& weights,
     : mods_(mods),
       weights_(&weights),
       x_(x),
-      qkv_(inside(context, weights.qkv, modulated(context, x, mods.attn))) {}
+      qkv_(inside(context, weights.qkv, modulate(context.g, x, mods.attn))) {}
 
 void StreamPass::finish(const PassContext& context, ggml_tensor* attn) {
     Graph& g = context.g;
     proj_ = inside(context, weights_->proj, attn);
-    middle_ = gated(context, x_, proj_.result(), mods_.attn);
-    mlp_in_ = inside(context, weights_->mlp_in, modulated(context, middle_, mods_.mlp));
+    middle_ = add_gated(context.g, x_, proj_.result(), mods_.attn);
+    mlp_in_ = inside(context, weights_->mlp_in, modulate(context.g, middle_, mods_.mlp));
     ggml_tensor* h = mlp_in_.result();  // [2 * mlp, n]
     const int64_t mlp = h->ne[0] / 2;
     mlp_out_ =
         inside(context, weights_->mlp_out, swiglu(g, rows(g, h, 0, mlp), rows(g, h, mlp, mlp)));
-    y_ = gated(context, middle_, mlp_out_.result(), mods_.mlp);
+    y_ = add_gated(context.g, middle_, mlp_out_.result(), mods_.mlp);
 }
 
 ggml_tensor* StreamPass::back_to_attention(const PassContext& context, ggml_tensor* d) {
@@ -313,7 +304,7 @@ SinglePass::SinglePass(const PassContext& context, const SingleBlockWeights& wei
     : weights_(&weights),
       mod_(mod),
       x_(x),
-      linear1_(inside(context, weights.linear1, modulated(context, x, mod))) {
+      linear1_(inside(context, weights.linear1, modulate(context.g, x, mod))) {
     Graph& g = context.g;
     const int64_t hidden = x->ne[0];
     ggml_tensor* p = linear1_.result();  // [3 * hidden + 2 * mlp, n]
@@ -323,7 +314,7 @@ SinglePass::SinglePass(const PassContext& context, const SingleBlockWeights& wei
     ggml_tensor* joined = swiglu(g, rows(g, p, 3 * hidden, mlp), rows(g, p, 3 * hidden + mlp, mlp),
                                  attention_->result());  // [hidden + mlp, n]
     linear2_ = inside(context, weights.linear2, joined);
-    y_ = gated(context, x, linear2_.result(), mod);
+    y_ = add_gated(context.g, x, linear2_.result(), mod);
 }
 
 ggml_tensor* SinglePass::back(const PassContext& context, ggml_tensor* d, bool wants_x) const {
@@ -350,7 +341,7 @@ FinalPass::FinalPass(const PassContext& context, ggml_tensor* linear, ggml_tenso
                      const Mod& mod)
     : mod_(mod),
       z_(z),
-      linear_(context, linear, modulated(context, z, {{z->ne[1], mod}}), GGML_TYPE_F32) {}
+      linear_(context, linear, modulate(context.g, z, {{z->ne[1], mod}}), GGML_TYPE_F32) {}
 
 ggml_tensor* FinalPass::back(const PassContext& context, ggml_tensor* d) const {
     return modulate_gradient(context.g, z_, mod_, linear_.back(context, d), nullptr);
