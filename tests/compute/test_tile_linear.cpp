@@ -11,11 +11,16 @@
 
 #include <array>
 #include <cmath>
+#include <string>
 #include <vector>
 
 using namespace flux2;
 
 namespace {
+
+bool has_f32_tiles() {
+    return cpu::tiles_name() == std::string("F32 tiles");
+}
 
 struct Case {
     TensorType type;
@@ -144,13 +149,30 @@ TEST_CASE("a product in BF16 tiles is that of the values rounded to BF16") {
     }
 }
 
-TEST_CASE("rows of zeros give zeros") {
-    if (!cpu::has_matrix_tiles()) {
+TEST_CASE("a product in F32 tiles is that of the values") {
+    if (!has_f32_tiles()) {
         return;
     }
-    const Case c = {.type = TensorType::q8_0, .in = 64, .out = 8, .n = 3};
+    for (const TensorType type : matrix_types()) {
+        if (type != TensorType::f32 && type != TensorType::q4_k && converts_from_f32(type)) {
+            for (const int n_threads : {1, 3}) {
+                CAPTURE(type_name(type));
+                CAPTURE(n_threads);
+                // The last part of a row is not as long as the others.
+                const Case c = {.type = type, .in = 1280, .out = 80, .n = 11};
+                CHECK(errors_of(c, n_threads).of_exact < 1e-6);
+            }
+        }
+    }
+}
+
+TEST_CASE("rows of zeros give zeros") {
+    if (!cpu::has_matrix_tiles() && !has_f32_tiles()) {
+        return;
+    }
+    const Case c = {.type = TensorType::q8_0, .in = 64, .out = 16, .n = 3};
     CHECK(compute(c, matrix_of(c), std::vector<float>(64 * 3), /*n_threads=*/1) ==
-          std::vector<float>(8 * 3));
+          std::vector<float>(16 * 3));
 }
 
 TEST_CASE("matrices in F32 and of other sizes are left to ggml; others are marked") {
@@ -158,9 +180,10 @@ TEST_CASE("matrices in F32 and of other sizes are left to ggml; others are marke
         {.mem_size = 4 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
     CHECK(!cpu::suits_tiles(ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, 64, 64)));
     CHECK(!cpu::suits_tiles(ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, 64, 12)));
-    CHECK(!cpu::suits_tiles(ggml_new_tensor_2d(context.get(), GGML_TYPE_BF16, 12, 64)));
+    CHECK(cpu::suits_tiles(ggml_new_tensor_2d(context.get(), GGML_TYPE_BF16, 12, 64)) ==
+          has_f32_tiles());
     ggml_tensor* w = ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, 64, 64);
-    CHECK(cpu::suits_tiles(w) == cpu::has_matrix_tiles());
+    CHECK(cpu::suits_tiles(w) == (cpu::has_matrix_tiles() || has_f32_tiles()));
     CHECK(!cpu::is_for_tiles(w));
     cpu::mark_for_tiles(w);
     CHECK(cpu::is_for_tiles(w));

@@ -1,8 +1,10 @@
-// y = W x in tiles of BF16 (compute/cpu/matrix_tiles) for matrices of any type but F32, read where
-// they lie: a part at a time becomes BF16, so there is never a second copy. Sums are F32.
+// y = W x for matrices of any type but F32, read where they lie: a tile at a time is converted, so
+// there is never a second copy. Sums are F32.
 //
-// Both factors are rounded to BF16. With F16 matrices both are sums of two numbers in BF16, whose
-// product but for that of the second ones is computed: as precise as F16, at a third of the speed.
+// Arm CPUs with instructions for it multiply in BF16 (compute/cpu/matrix_tiles): both factors are
+// rounded. With F16 matrices both are sums of two numbers in BF16, whose product but for that of
+// the second ones is computed: as precise as F16, at a third of the speed. x86 CPUs with AVX2 and
+// nothing newer multiply in F32 (compute/cpu/unpacked_linear).
 #pragma once
 
 #include "compute/graph.hpp"
@@ -13,6 +15,9 @@ namespace flux2::cpu {
 
 // Whether this CPU has the instructions and the matrix [in, out] the right type and size.
 bool suits_tiles(const ggml_tensor* matrix);
+
+// "BF16 tiles" or "F32 tiles": which of the two this CPU multiplies.
+const char* tiles_name();
 
 // Says ahead that linear_in_tiles multiplies with such a matrix; it may have no memory yet.
 void mark_for_tiles(ggml_tensor* matrix);
