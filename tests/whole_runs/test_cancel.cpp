@@ -18,14 +18,15 @@ using test::joined;
 // A picture is a long job of short steps, between which the program looks for the signal.
 constexpr double kSoon = 3;
 
-// A picture that takes many seconds, written over an earlier one.
+// A picture that takes many seconds, with one thread on any CPU, written over an earlier one.
 class LongRun {
   public:
     explicit LongRun(const Arguments& more = {}) {
         test::write_file(folder_ / "out.png", std::string_view("an earlier picture"));
         program_.emplace(
-            joined(joined(test::small_picture(), {"-p", "x", "-W", "1024", "-H", "1024", "--steps",
-                                                  "4", "-o", (folder_ / "out.png").string()}),
+            joined(joined(test::small_picture(),
+                          {"-p", "x", "-W", "1024", "-H", "1024", "--steps", "4", "--threads", "1",
+                           "--device", "CPU", "-o", (folder_ / "out.png").string()}),
                    more));
     }
 
