@@ -49,10 +49,10 @@ asan: setup
 	cmake --preset asan $(CMAKE_ARGS)
 	cmake --build build-asan -j $(JOBS)
 	ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build-asan --output-on-failure -j $(JOBS) -L programs
-	printf '%s\n' '$(ASAN_TESTS) --source-file=*/convert/*,*/models/*' \
-		'env OMP_WAIT_POLICY=passive build-asan/bin/flux2-picture-tests --source-file=*/pipeline/*' \
-		'$(ASAN_TESTS) --source-file-exclude=*/convert/*,*/models/*,*/pipeline/*,$(NOT_ALONE)' \
+	printf '%s\n' '$(ASAN_TESTS) --source-file-exclude=*/convert/*,*/models/*,*/pipeline/*,$(NOT_ALONE)' \
+		'$(ASAN_TESTS) --source-file=*/convert/*,*/models/*' \
 		'env OMP_WAIT_POLICY=passive build-asan/bin/flux2-server-tests' \
+		'env OMP_WAIT_POLICY=passive build-asan/bin/flux2-picture-tests --source-file=*/pipeline/*' \
 		'env ASAN_OPTIONS=detect_leaks=0 build-asan/bin/flux2-downloads-tests' \
 		'ctest --test-dir build-asan --output-on-failure -R ^c_header$$' \
 		| xargs -P 2 -I{} sh -fc '{}'
