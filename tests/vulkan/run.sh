@@ -77,7 +77,7 @@ networks=(vae.safetensors vae.golden.safetensors flux2.safetensors flux2.golden.
 folder_of networks "${networks[@]}"
 folder_of edit "${networks[@]}" pipeline_kv_edit2.golden.safetensors ref_0.png ref_1.png
 
-picture="--device Vulkan0 -W 64 -H 64 --steps 2 -s 1 -p house"
+picture="--device Vulkan0 -W 64 -H 64 --steps 1 -s 1 -p house"
 runs=()
 if [ "$extent" = all ]; then
     for type in F32 F16 Q8_0 Q4_K; do
