@@ -3,7 +3,7 @@
 # recorded networks and runs in F32, the first step of a recorded picture in Q8_0, a picture also with streamed weights, and what does
 # not fit into small buffers.
 # Operations that take a workgroup per row take lavapipe a millisecond per row, so the rest of the recordings and the other types are for
-# `all`, which takes far longer.
+# `all`, which takes an hour on two cores.
 # Usage: tests/vulkan/run.sh BUILD_FOLDER [all]
 #   Only the backend is compiled, and flux2 linked again, as BUILD_FOLDER/bin/flux2-vulkan; the build is left without Vulkan.
 set -euo pipefail
@@ -79,16 +79,20 @@ folder_of edit "${networks[@]}" pipeline_kv_edit2.golden.safetensors ref_0.png r
 
 picture="--device Vulkan0 -W 64 -H 64 --steps 1 -s 1 -p house"
 runs=()
+replay="selftest --device Vulkan0 -m $root/models/tiny --replay $build/fixtures/tiny"
 if [ "$extent" = all ]; then
-    for type in F32 F16 Q8_0 Q4_K; do
-        runs+=("golden-$type - selftest --device Vulkan0 --type $type")
-        for run in t2i edit base; do
-            runs+=("replay-$run-$type - selftest --device Vulkan0 --type $type -m $root/models/tiny --replay $build/fixtures/tiny/golden-$run.safetensors")
-        done
+    runs+=("golden - selftest --device Vulkan0")
+    for run in base edit t2i; do
+        runs+=("replay-$run - $replay/golden-$run.safetensors --type F32")
+    done
+    # Types differ in the multiplies of matrices, which all are in a network's single pass and in a first step.
+    for type in F16 Q8_0 Q4_K; do
+        runs+=("networks-$type - selftest --device Vulkan0 --golden $work/networks --type $type"
+            "replay-$type - $replay/golden-t2i.safetensors --steps 1 --type $type")
     done
 else
     runs+=("golden - selftest --device Vulkan0 --golden $work/edit"
-        "replay-Q8_0 - selftest --device Vulkan0 --type Q8_0 -m $root/models/tiny --replay $build/fixtures/tiny/golden-t2i.safetensors --steps 1")
+        "replay-Q8_0 - $replay/golden-t2i.safetensors --steps 1 --type Q8_0")
 fi
 runs+=("golden-small-buffers GGML_VK_FORCE_MAX_BUFFER_SIZE=131072 selftest --device Vulkan0 --golden $work/networks"
     "picture - $picture --no-cache -o $work/picture.bmp"
