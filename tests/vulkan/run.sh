@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Adds ggml's Vulkan backend to a finished build, from the distribution's packages, and runs flux2 on Mesa's software device (lavapipe):
-# recorded networks and runs in F32, the first step of a recorded picture in Q8_0, a picture also with streamed weights, and what does
+# recorded networks and runs, the first step of a recorded picture in four types, a picture also with streamed weights, and what does
 # not fit into small buffers.
-# Operations that take a workgroup per row take lavapipe a millisecond per row, so the rest of the recordings and the other types are for
-# `all`, which takes an hour on two cores.
+# Operations that take a workgroup per row take lavapipe a millisecond per row, so the rest of the recordings is for `all`, which takes far longer.
 # Usage: tests/vulkan/run.sh BUILD_FOLDER [all]
 #   Only the backend is compiled, and flux2 linked again, as BUILD_FOLDER/bin/flux2-vulkan; the build is left without Vulkan.
 set -euo pipefail
@@ -48,13 +47,13 @@ export GGML_VK_VISIBLE_DEVICES=0  # ggml itself leaves software devices out othe
 grep -q "^Vulkan0: llvmpipe.*; software, used only when --device names it" "$work/devices.txt" || fail "Mesa's software device is not listed as such"
 "$flux2" plan -p "a house" -W 64 -H 64 2> /dev/null | grep -q "^transformer  *CPU " || fail "a software device was chosen without being named"
 
-# ---- Runs, one on each core: a line each when they pass, everything they printed when not.
-export LP_NUM_THREADS=1
-run_one() { # NAME SETTING|- ARGUMENTS...
-    local name=$1 setting=${2#-} log begun=$SECONDS
+# ---- Runs: a line each when they pass, everything they printed when not.
+run_one() { # NAME ENVIRONMENT ARGUMENTS...
+    local name=$1 environment=$2 log begun=$SECONDS
     shift 2
     log=$work/$name.log
-    if env ${setting:+"$setting"} "$flux2" "$@" > "$log" 2>&1; then
+    # shellcheck disable=SC2086  # a list of settings
+    if env $environment "$flux2" "$@" > "$log" 2>&1; then
         echo "$name: $(tail -n 1 "$log") ($((SECONDS - begun)) s)"
     else
         printf '%s: flux2 %s failed (exit code %s):\n' "$name" "$*" "$?"
@@ -77,25 +76,23 @@ networks=(vae.safetensors vae.golden.safetensors flux2.safetensors flux2.golden.
 folder_of networks "${networks[@]}"
 folder_of edit "${networks[@]}" pipeline_kv_edit2.golden.safetensors ref_0.png ref_1.png
 
-picture="--device Vulkan0 -W 64 -H 64 --steps 1 -s 1 -p house"
+picture="--device Vulkan0 -W 64 -H 64 --steps 2 -s 1 -p house"
 runs=()
-replay="selftest --device Vulkan0 -m $root/models/tiny --replay $build/fixtures/tiny"
 if [ "$extent" = all ]; then
-    runs+=("golden - selftest --device Vulkan0")
-    for run in base edit t2i; do
-        runs+=("replay-$run - $replay/golden-$run.safetensors --type F32")
-    done
-    # Types differ in the multiplies of matrices, which all are in a network's single pass and in a first step.
-    for type in F16 Q8_0 Q4_K; do
-        runs+=("networks-$type - selftest --device Vulkan0 --golden $work/networks --type $type"
-            "replay-$type - $replay/golden-t2i.safetensors --steps 1 --type $type")
+    for type in F32 F16 Q8_0 Q4_K; do
+        runs+=("golden-$type LP_NUM_THREADS=1 selftest --device Vulkan0 --type $type")
+        for run in t2i edit base; do
+            runs+=("replay-$run-$type LP_NUM_THREADS=1 selftest --device Vulkan0 --type $type -m $root/models/tiny --replay $build/fixtures/tiny/golden-$run.safetensors")
+        done
     done
 else
-    runs+=("golden - selftest --device Vulkan0 --golden $work/edit"
-        "replay-Q8_0 - $replay/golden-t2i.safetensors --steps 1 --type Q8_0")
+    runs+=("golden LP_NUM_THREADS=1 selftest --device Vulkan0 --golden $work/edit")
+    for type in F32 F16 Q8_0 Q4_K; do
+        runs+=("replay-$type LP_NUM_THREADS=1 selftest --device Vulkan0 --type $type -m $root/models/tiny --replay $build/fixtures/tiny/golden-t2i.safetensors --steps 1")
+    done
 fi
 runs+=("golden-small-buffers GGML_VK_FORCE_MAX_BUFFER_SIZE=131072 selftest --device Vulkan0 --golden $work/networks"
-    "picture - $picture --no-cache -o $work/picture.bmp"
+    "picture LP_NUM_THREADS=1 $picture --no-cache -o $work/picture.bmp"
     "picture-streamed GGML_VK_FORCE_MAX_BUFFER_SIZE=1300000 $picture --no-cache --max-vram 13M -o $work/streamed.bmp"
     "picture-small-buffers GGML_VK_FORCE_MAX_BUFFER_SIZE=1048576 $picture --no-cache -o $work/small.png")
 printf '%s\n' "${runs[@]}" | xargs -P "$(nproc)" -I{} bash -c 'run_one {}'
