@@ -29,6 +29,7 @@
 #include <cmath>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <utility>
@@ -235,6 +236,9 @@ class Run {
             display_.say(concat("written: ", files_.save_result(trainer_, adapter_).string()));
         } catch (const Error& error) {
             keep_after(error);
+        } catch (const std::bad_alloc&) {
+            keep_after(Error(ErrorKind::out_of_memory,
+                             "out of memory; close other programs or train smaller pictures"));
         }
     }
 

@@ -287,10 +287,11 @@ MappedFile::MappedFile(const fs::path& path) : path_(path) {
         size_ = static_cast<size_t>(status.st_size);
         address = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0);
     }
+    const ErrorKind kind = errno == ENOMEM ? ErrorKind::out_of_memory : ErrorKind::bad_file;
     const std::string reason = last_error();
     close(file);
     if (size_ > 0) {
-        check(address != MAP_FAILED, ErrorKind::bad_file, path.string(),
+        check(address != MAP_FAILED, kind, path.string(),
               ": cannot be mapped into memory: ", reason);
         data_ = static_cast<const std::byte*>(address);
     }

@@ -9,7 +9,9 @@
 #include <ggml-cpu.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -38,6 +40,22 @@ void pass_on(ggml_log_level level, const char* text, void*) noexcept {
 void take_ggml_log() {
     static std::once_flag taken;
     std::call_once(taken, [] { ggml_log_set(pass_on, nullptr); });
+}
+
+// Throws std::bad_alloc when the system does not give so many bytes: where malloc() fails, ggml
+// ends the process.
+void expect_memory(size_t bytes) {
+    const std::unique_ptr<std::byte[]> memory(new std::byte[bytes]);
+    *static_cast<volatile std::byte*>(memory.get()) = {};  // else compilers leave all of it out
+}
+
+// What ggml's scheduler of a graph allocates: each node may begin a part with copies of its own.
+size_t scheduler_bytes(size_t max_nodes) {
+    constexpr size_t kCopies = 2 * 30;  // of a part, GGML_SCHED_MAX_SPLIT_INPUTS in ggml
+    constexpr size_t kTables = 4 * sizeof(int);
+    constexpr size_t kHashed = 512;  // with what is allocated when the graph is placed
+    return max_nodes * (kCopies * (sizeof(ggml_tensor) + kTables) + kHashed) +
+           2 * ggml_graph_overhead_custom(max_nodes, false);
 }
 
 // Without those that were lost.
@@ -213,6 +231,7 @@ ggml_backend_sched_ptr Backend::make_scheduler(size_t max_nodes) const {
         backends.push_back(accelerator_.get());
     }
     backends.push_back(cpu_.get());
+    expect_memory(scheduler_bytes(max_nodes));
     return ggml_backend_sched_ptr(ggml_backend_sched_new(
         backends.data(), nullptr, static_cast<int>(backends.size()), max_nodes, /*parallel=*/false,
         /*op_offload=*/true));

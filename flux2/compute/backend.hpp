@@ -100,7 +100,7 @@ class Backend {
     TensorBuffer allocate(std::span<ggml_tensor* const> tensors, ggml_backend_buffer_type_t type,
                           const std::string& what) const;
 
-    // A scheduler over device and CPU for graphs of up to max_nodes.
+    // A scheduler over device and CPU for graphs of up to max_nodes. Throws std::bad_alloc.
     ggml_backend_sched_ptr make_scheduler(size_t max_nodes) const;
     // A second queue of the device, for uploads beside the computation.
     ggml_backend_ptr make_upload_queue() const;

@@ -13,13 +13,21 @@
 #include <utility>
 
 namespace flux2 {
+namespace {
+
+// Of a graph with its tensors.
+size_t context_bytes(size_t max_nodes) {
+    return max_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(max_nodes, false);
+}
+
+}  // namespace
 
 Graph::Graph(const Backend& backend, size_t max_nodes, const Form& form, bool keep_taps)
     : backend_(backend),
       form_(form),
-      context_(ggml_init({.mem_size = max_nodes * ggml_tensor_overhead() +
-                                      ggml_graph_overhead_custom(max_nodes, false),
-                          .mem_buffer = nullptr,
+      context_memory_(new std::byte[context_bytes(max_nodes)]),
+      context_(ggml_init({.mem_size = context_bytes(max_nodes),
+                          .mem_buffer = context_memory_.get(),
                           .no_alloc = true})),
       graph_(ggml_new_graph_custom(context_.get(), max_nodes, false)),
       scheduler_(backend.make_scheduler(max_nodes)),

@@ -10,6 +10,7 @@
 #include <ggml.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -54,7 +55,7 @@ struct Form {
 // Converts to ggml_context*, so that ggml's ops and ours share their first argument.
 class Graph {
   public:
-    // `keep_taps`: tensors passed to tap() stay readable after compute().
+    // `keep_taps`: tensors passed to tap() stay readable after compute(). Throws std::bad_alloc.
     Graph(const Backend& backend, size_t max_nodes, const Form& form = {}, bool keep_taps = false);
 
     operator ggml_context*() const { return context_.get(); }
@@ -139,6 +140,7 @@ class Graph {
     Form form_;
     const LowRankTable* low_rank_ = nullptr;
     std::map<const ggml_tensor*, ggml_tensor*> made_of_;  // of weights
+    std::unique_ptr<std::byte[]> context_memory_;  // of our own: ggml aborts when there is none
     ggml_context_ptr context_;
     ggml_cgraph* graph_;  // lies in the context
     ggml_backend_sched_ptr scheduler_;
