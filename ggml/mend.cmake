@@ -62,6 +62,15 @@ function(flux2_mend_vulkan source)
     vk::WriteDescriptorSet write_descriptor_set{ descriptor_set, 0, 0, slot_count, vk::DescriptorType::eStorageBuffer, nullptr, slots.data() };
 ")
 
+    flux2_edit(${folder}/ggml-vulkan.cpp
+"        if (device->subgroup_shuffle &&
+            device->vendor_id != VK_VENDOR_ID_INTEL &&   // Do not enable collectives on Intel, see PR 14316.
+"
+"        if (device->subgroup_shuffle &&
+            device->subgroup_size * conv2d_BS.K >= conv2d_WG_SIZE &&
+            device->vendor_id != VK_VENDOR_ID_INTEL &&   // Do not enable collectives on Intel, see PR 14316.
+")
+
     flux2_glslc_has_cooperative_matrices(${folder} coopmat)
     if(NOT coopmat)
         set(condition "defined(GGML_VULKAN_COOPMAT_GLSLC_SUPPORT)")

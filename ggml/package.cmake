@@ -18,6 +18,8 @@ set(FLUX2_GGML_GIT_TAG v0.5.0)
 #   were given buffers that the device refuses.
 # - ggml-vulkan-common.h, ggml_vk_dispatch_pipeline: on software devices all slots of a descriptor set are written. Mesa's lavapipe
 #   22.3 (Debian 12) also looks at slots that a shader does not use; where these name freed buffers, it corrupts its memory.
+# - ggml-vulkan.cpp, convolutions: with subgroups of four (some Mali GPUs; Mesa's software device on Arm) the block of 32 channels
+#   has more threads than values to load, and they wrote over the other block: wrong colours in pictures from 128x128 on.
 # With a glslc that does not know GL_KHR_cooperative_matrix (2023.2 of Debian 12):
 # - vulkan-shaders-gen.cpp and ggml-vulkan.cpp: flash_attn_decode_phase_1 and _2 (Intel) are compiled without the condition that
 #   other shaders with such matrices have.

@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # Adds ggml's Vulkan backend to a finished build, from the distribution's packages, and runs flux2 on Mesa's software device (lavapipe):
-# recorded networks and runs, the first step of a recorded picture in four types, a picture also with streamed weights, and what does
-# not fit into small buffers.
-# Operations that take a workgroup per row take lavapipe a millisecond per row, so the rest of the recordings is for `all`, which takes far longer.
-# Usage: tests/vulkan/run.sh BUILD_FOLDER [all]
+# the recorded networks, a recorded picture in four types, a picture also with streamed weights, and what does not fit into small buffers.
+# Usage: tests/vulkan/run.sh BUILD_FOLDER [all]   all: the other recordings in four types too
 #   Only the backend is compiled, and flux2 linked again, as BUILD_FOLDER/bin/flux2-vulkan; the build is left without Vulkan.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -32,14 +30,15 @@ fail() {
     exit 1
 }
 
-# ---- Compiled shaders are kept for the runs that follow, apart from those of other programs.
+# ---- The device. Compiled shaders are kept for the runs that follow, apart from those of other programs.
 export MESA_SHADER_CACHE_DIR=$work/shaders
-driver=$(sed -n 's/.*"library_path": *"\([^"]*\)".*/\1/p' /usr/share/vulkan/icd.d/lvp_icd.*.json)
-if [ "$(uname -m)" = aarch64 ] && ldd "$driver" | grep -q libLLVM-15; then
-    hidden=$(grep -q '^Features.* sve' /proc/cpuinfo || echo -DSVE_IS_HIDDEN)
-    cc -shared -fPIC -O1 $hidden -o "$work/mesa_on_arm.so" "$root/tests/vulkan/mesa_on_arm.c"
-    export LD_PRELOAD=$work/mesa_on_arm.so
-fi
+VK_DRIVER_FILES=$("$root/tests/vulkan/newer_mesa.sh" "$work/mesa")
+export VK_DRIVER_FILES
+export VK_ICD_FILENAMES=$VK_DRIVER_FILES  # of loaders before 1.3.207
+hidden=$([ "$(uname -m)" != aarch64 ] || grep -q '^Features.* sve' /proc/cpuinfo || echo -DSVE_IS_HIDDEN)
+# shellcheck disable=SC2086  # nothing or an option
+cc -shared -fPIC -O1 $hidden -o "$work/software_device.so" "$root/tests/vulkan/software_device.c"
+export LD_PRELOAD=$work/software_device.so
 
 # ---- Which device is used: never this one unless it is named.
 export GGML_VK_VISIBLE_DEVICES=0  # ggml itself leaves software devices out otherwise
@@ -64,37 +63,29 @@ run_one() { # NAME ENVIRONMENT ARGUMENTS...
 export -f run_one
 export work flux2
 
-recorded=$build/share/flux2/selftest
-folder_of() { # NAME FILES...: recordings of a part of the networks
-    mkdir -p "$work/$1"
-    local file
-    for file in "${@:2}"; do
-        ln -s "$recorded/$file" "$work/$1/"
-    done
-}
-networks=(vae.safetensors vae.golden.safetensors flux2.safetensors flux2.golden.safetensors text_encoder.golden.safetensors)
-folder_of networks "${networks[@]}"
-folder_of edit "${networks[@]}" pipeline_kv_edit2.golden.safetensors ref_0.png ref_1.png
+# Recordings whose parts fit into the smallest buffers below.
+mkdir "$work/networks"
+for file in vae.safetensors vae.golden.safetensors flux2.safetensors flux2.golden.safetensors text_encoder.golden.safetensors; do
+    ln -s "$build/share/flux2/selftest/$file" "$work/networks/"
+done
 
-picture="--device Vulkan0 -W 64 -H 64 --steps 2 -s 1 -p house"
-runs=()
-if [ "$extent" = all ]; then
-    for type in F32 F16 Q8_0 Q4_K; do
-        runs+=("golden-$type LP_NUM_THREADS=1 selftest --device Vulkan0 --type $type")
-        for run in t2i edit base; do
-            runs+=("replay-$run-$type LP_NUM_THREADS=1 selftest --device Vulkan0 --type $type -m $root/models/tiny --replay $build/fixtures/tiny/golden-$run.safetensors")
-        done
-    done
-else
-    runs+=("golden LP_NUM_THREADS=1 selftest --device Vulkan0 --golden $work/edit")
-    for type in F32 F16 Q8_0 Q4_K; do
-        runs+=("replay-$type LP_NUM_THREADS=1 selftest --device Vulkan0 --type $type -m $root/models/tiny --replay $build/fixtures/tiny/golden-t2i.safetensors --steps 1")
-    done
-fi
+selftest="LP_NUM_THREADS=1 selftest --device Vulkan0"
+replay="$selftest -m $root/models/tiny --replay $build/fixtures/tiny/golden"
+picture="--device Vulkan0 -W 64 -H 64 --steps 2 -s 1 -p house --no-cache"
+# Those that compile other shaders come first.
+runs=("golden $selftest"
+    "picture LP_NUM_THREADS=1 $picture -o $work/picture.bmp")
+for type in Q4_K Q8_0 F16 F32; do
+    runs+=("replay-t2i-$type $replay-t2i.safetensors --type $type")
+    if [ "$extent" = all ]; then
+        runs+=("golden-$type $selftest --type $type"
+            "replay-edit-$type $replay-edit.safetensors --type $type"
+            "replay-base-$type $replay-base.safetensors --type $type")
+    fi
+done
 runs+=("golden-small-buffers GGML_VK_FORCE_MAX_BUFFER_SIZE=131072 selftest --device Vulkan0 --golden $work/networks"
-    "picture LP_NUM_THREADS=1 $picture --no-cache -o $work/picture.bmp"
-    "picture-streamed GGML_VK_FORCE_MAX_BUFFER_SIZE=1300000 $picture --no-cache --max-vram 13M -o $work/streamed.bmp"
-    "picture-small-buffers GGML_VK_FORCE_MAX_BUFFER_SIZE=1048576 $picture --no-cache -o $work/small.png")
+    "picture-streamed GGML_VK_FORCE_MAX_BUFFER_SIZE=1300000 $picture --max-vram 13M -o $work/streamed.bmp"
+    "picture-small-buffers GGML_VK_FORCE_MAX_BUFFER_SIZE=1048576 $picture -o $work/small.png")
 printf '%s\n' "${runs[@]}" | xargs -P "$(nproc)" -I{} bash -c 'run_one {}'
 
 # ---- What does not fit is placed on the CPU, which a line says.

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Unpacks Mesa's software device out of Debian's backports where the installed one is older than 24: Debian 12's 22.3 takes up to a
+# hundred times as long, since it computes both sides of every branch. Prints the file that names the driver to Vulkan's loader.
+# The machine's own packages and package lists stay as they are. Usage: tests/vulkan/newer_mesa.sh FOLDER
+set -euo pipefail
+folder=$1
+installed=$(dpkg-query -W -f '${Version}' mesa-vulkan-drivers 2> /dev/null || true)
+if [ -z "$installed" ] || dpkg --compare-versions "$installed" ge 24; then
+    ls /usr/share/vulkan/icd.d/lvp_icd*.json
+    exit 0
+fi
+codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+archive=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $codename" | head -n 1)
+rm -rf "$folder"
+mkdir -p "$folder/apt/lists/partial" "$folder/apt/cache/archives/partial"
+cd "$folder"
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive $codename-backports main" > apt/sources.list
+apt=(apt-get -qq -o APT::Sandbox::User= -o "Dir::Etc::SourceList=$PWD/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
+    -o "Dir::State::Lists=$PWD/apt/lists" -o "Dir::Cache=$PWD/apt/cache" -o Dir::State::status=/dev/null)
+"${apt[@]}" update
+"${apt[@]}" download mesa-vulkan-drivers
+dpkg -x mesa-vulkan-drivers_*.deb .
+rm -rf apt ./*.deb
+library=$(ls "$PWD"/usr/lib/*/libvulkan_lvp.so)
+sed "s|\"library_path\": *\"[^\"]*\"|\"library_path\": \"$library\"|" usr/share/vulkan/icd.d/lvp_icd*.json > lvp_icd.json
+echo "$PWD/lvp_icd.json"
