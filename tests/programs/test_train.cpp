@@ -313,31 +313,6 @@ TEST_CASE("a run that cannot write ends with the state it had") {
     }
 }
 
-// The address sanitizer itself takes more address space than any limit allows.
-#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
-TEST_CASE("a run that gets no memory says so and ends with the state it had") {
-    const TrainCase c;
-    REQUIRE(c.run(joined(c.short_run("out"), {"--max_train_steps", "2"})).exit_code == 0);
-    const test::Arguments longer = joined(
-        c.short_run("out"), {"--max_train_steps", "4", "--threads", "1", "--resume", c.in("out")});
-    const int no_memory = exit_code(ErrorKind::out_of_memory);
-    int n_ended = 0;
-    int code = no_memory;
-    for (int megabytes = 100; megabytes <= 1000 && code == no_memory; megabytes += 20) {
-        const auto result = test::run_program("ulimit -v " + std::to_string(1000 * megabytes) +
-                                              "; " + c.command(longer));
-        CAPTURE(megabytes);
-        CAPTURE(result.err);
-        code = result.exit_code;
-        CHECK((code == no_memory || code == 0));
-        CHECK(fs::exists(c.folder / "out/lora-step00000002.state"));
-        n_ended += code == no_memory ? 1 : 0;
-    }
-    CHECK(code == 0);
-    CHECK(n_ended > 2);
-}
-#endif
-
 TEST_CASE("a loss that is not finite ends the run with the last good state") {
     const TrainCase c;
     const auto result =

@@ -9,7 +9,7 @@ namespace {
 // The settings of whoever runs the tests must not change them.
 [[maybe_unused]] const int no_settings = setenv("FLUX2_CONFIG", "", 1);
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(FLUX2_SANITIZED)
 // Of this process the address sanitizer has read them. It looks for leaks here; at the end of each
 // program that a test runs that would take seconds.
 [[maybe_unused]] const int no_leaks = setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
