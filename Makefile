@@ -41,11 +41,13 @@ vulkan: setup
 	cmake -B build-vulkan -DFLUX2_VULKAN=ON $(CMAKE_ARGS)
 	cmake --build build-vulkan -j $(JOBS)
 
-# The tests with the address and undefined-behaviour sanitizers, except whole runs. The search for leaks takes seconds at the end
+# The tests with the address and undefined-behaviour sanitizers, except whole runs. Clang compiles with them almost twice as fast
+# as GCC, and is the second compiler that builds everything. The search for leaks takes seconds at the end
 # of every process: it is off where our programs run, and the other tests are a few processes instead of one per file.
 ASAN_TESTS = env OMP_WAIT_POLICY=passive build-asan/bin/flux2-tests
 NOT_ALONE = */programs/*,*/whole_runs/*,*/text/test_qwen3_tokenizer.cpp
-asan: setup
+asan:
+	scripts/setup.sh developer
 	cmake --preset asan $(CMAKE_ARGS)
 	cmake --build build-asan -j $(JOBS)
 	ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build-asan --output-on-failure -j $(JOBS) -L programs

@@ -29,7 +29,12 @@ struct ModulateRow {
 };
 
 FLUX2_INLINE void modulate_gradient_row(const ModulateRow* row) {
-    const auto [x, scale, d, before, y, n, eps] = *row;
+    // Not a structured binding: Clang before 16 cannot use its names in lambdas.
+    const float *const x = row->x, *const scale = row->scale, *const d = row->d;
+    const float* const before = row->before;
+    float* const y = row->y;
+    const int64_t n = row->n;
+    const float eps = row->eps;
     const auto count = static_cast<float>(n);
     const float mean = sum_over(n, [=](int64_t i) { return x[i]; }) / count;
     const float squares = sum_over(n, [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
