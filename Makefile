@@ -59,10 +59,11 @@ asan:
 		'ctest --test-dir build-asan --output-on-failure -R ^c_header$$' \
 		| xargs -P 2 -I{} sh -fc '{}'
 
+# In the sanitizers' build, most of which it shares.
 fuzz:
 	scripts/setup.sh developer
-	cmake --preset fuzz $(CMAKE_ARGS)
-	cmake --build build-fuzz -j $(JOBS) --target fuzz_safetensors fuzz_gguf fuzz_image fuzz_adapter fuzz_http
+	cmake --preset asan $(CMAKE_ARGS)
+	cmake --build build-asan -j $(JOBS) --target fuzz_safetensors fuzz_gguf fuzz_image fuzz_adapter fuzz_http
 	tests/fuzz/run.sh $(or $(SECONDS_EACH),30)
 
 bench: all

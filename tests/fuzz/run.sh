@@ -1,7 +1,6 @@
 #!/bin/sh
 # Fuzzes each parser for SECONDS, starting from a copy of its corpus. Exits non-zero on a finding,
-# whose input is left in build-fuzz/findings. Build first:
-#   cmake --preset fuzz && cmake --build --preset fuzz
+# whose input is left in build-asan/findings. `make fuzz` builds and runs all.
 # usage: tests/fuzz/run.sh SECONDS [FOLDER WITH THE TARGETS]
 set -eu
 
@@ -11,7 +10,7 @@ if [ $# -lt 1 ]; then
 fi
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-bin=${2:-$root/build-fuzz/bin}
+bin=${2:-$root/build-asan/bin}
 findings=$(dirname "$bin")/findings
 mkdir -p "$findings"
 corpus=$(mktemp -d)

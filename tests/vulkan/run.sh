@@ -75,10 +75,8 @@ picture="--device Vulkan0 -W 64 -H 64 --steps 2 -s 1 -p house --no-cache"
 # Those that compile other shaders come first.
 runs=("golden $selftest"
     "picture LP_NUM_THREADS=1 $picture -o $work/picture.bmp")
-# Autoencoders are not quantised, so decoding is nearly the same in all types: one of them does it here, each in `all`.
 for type in Q4_K Q8_0 F16 F32; do
-    steps=$([ "$extent" = all ] || [ "$type" = F32 ] || echo "--steps 4")
-    runs+=("replay-t2i-$type $replay-t2i.safetensors --type $type $steps")
+    runs+=("replay-t2i-$type $replay-t2i.safetensors --type $type")
     if [ "$extent" = all ]; then
         runs+=("golden-$type $selftest --type $type"
             "replay-edit-$type $replay-edit.safetensors --type $type"
