@@ -10,8 +10,9 @@ cp "$here"/*.mjs "$here/package.json" "$work"
 cd "$work"
 npm install --ignore-scripts --no-audit --no-fund --no-save --no-package-lock > npm.log 2>&1 || { cat npm.log; exit 1; }
 
+: > server.log  # it may be read before the server has opened it
 "$build/bin/flux2-server" --port 0 --api-key test-key --no-cache --metrics --queue-size 4 \
-    --lora-dir "$here/../../models/tiny" 2> server.log &
+    --lora-dir "$here/../../models/tiny" 2>> server.log &
 server=$!
 trap 'kill $server 2> /dev/null; wait $server 2> /dev/null || true' EXIT
 for _ in $(seq 100); do
