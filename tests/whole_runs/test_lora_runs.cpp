@@ -16,10 +16,12 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -208,17 +210,39 @@ void write_random_lora(const fs::path& file, const Checkpoint& checkpoint) {
     write_safetensors(file, tensors);
 }
 
-TEST_CASE("a LoRA of rank 32 keeps its effect on a model in 4 bits") {
-    Setup setup;
-    const test::TemporaryFolder folder;
-    write_random_lora(folder / "lora.safetensors", setup.checkpoint);
-    const auto adapters = set_of(folder / "lora.safetensors", 1.0f, setup.sizes);
+// Part of the change on F32 that is left on weights in 4 bits, over several noises: single ones
+// differ by a tenth.
+double kept_in_4_bits(const fs::path& lora, const Checkpoint& quantised, const HostTensor& noise,
+                      int side) {
     const Backend cpu("CPU");
-    const std::vector<double> expected =
-        setup.change(cpu, setup.checkpoint, TensorType::f32, adapters);
-    const std::vector<double> ours =
-        setup.change(cpu, converted(folder, TensorType::q4_0), std::nullopt, adapters);
-    CHECK(dot(ours, expected) / dot(expected, expected) >= 0.95);
+    double along = 0;
+    double squares = 0;
+    for (const uint32_t seed : {1u, 2u, 3u, 4u}) {
+        Setup setup;
+        setup.side = side;
+        setup.noise = noise;
+        std::mt19937 random(seed);
+        std::normal_distribution<float> normal;
+        std::generate(setup.noise.data.begin(), setup.noise.data.end(),
+                      [&] { return normal(random); });
+        const auto adapters = set_of(lora, 1.0f, setup.sizes);
+        const std::vector<double> expected =
+            setup.change(cpu, setup.checkpoint, TensorType::f32, adapters);
+        along += dot(setup.change(cpu, quantised, std::nullopt, adapters), expected);
+        squares += dot(expected, expected);
+    }
+    return along / squares;
+}
+
+TEST_CASE("a LoRA of rank 32 keeps its effect on a model in 4 bits") {
+    const Setup setup;
+    const test::TemporaryFolder folder;
+    const fs::path lora = folder / "lora.safetensors";
+    write_random_lora(lora, setup.checkpoint);
+    const Checkpoint quantised = converted(folder, TensorType::q4_0);
+    CHECK(kept_in_4_bits(lora, quantised, setup.noise, 8) >= 0.95);
+    // Larger pictures keep less in this direction (docs/lora.md).
+    CHECK(kept_in_4_bits(lora, quantised, recorded_tensor("noise"), 16) >= 0.9);
 }
 
 TEST_CASE("merged by the converter and applied at run time are the same") {
