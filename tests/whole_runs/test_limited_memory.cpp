@@ -40,6 +40,7 @@ TEST_CASE("training without memory says so and keeps the state" * doctest::skip(
         code = result.exit_code;
         CHECK((code == no_memory || code == 0));
         CHECK(fs::exists(state));
+        CHECK((code == 0 || result.err.find("memory") != std::string::npos));
         n_ended += code == no_memory ? 1 : 0;
     }
     CHECK(code == 0);
