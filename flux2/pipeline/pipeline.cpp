@@ -525,6 +525,9 @@ MemoryPlan Pipeline::plan(const Request& request, int n) {
     }
     impl_->tell_size(job);
     MemoryPlan plan = impl_->memory.plan(job);
+    plan.width = job.width;
+    plan.height = job.height;
+    plan.steps = job.steps;
     plan.n_pictures = job.n_pictures;
     return plan;
 }

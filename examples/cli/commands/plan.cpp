@@ -45,6 +45,9 @@ nlohmann::json to_json(const MemoryPlan& plan) {
     return {{"stages", stages},
             {"blocks", blocks},
             {"traffic", traffic},
+            {"width", plan.width},
+            {"height", plan.height},
+            {"steps", plan.steps},
             {"batch_size", plan.n_pictures},
             {"device_peak", plan.device_peak},
             {"host_peak", plan.host_peak},
@@ -73,11 +76,13 @@ void print_row(const std::string& stage, const std::string& placement,
 }
 
 void print_plan(const MemoryPlan& plan) {
+    std::cout << plan.width << "x" << plan.height << ", " << plan.steps
+              << (plan.steps == 1 ? " step" : " steps");
     if (plan.n_pictures > 1) {
-        std::cout << plan.n_pictures << " pictures in one pass\n";
+        std::cout << ", " << plan.n_pictures << " pictures in one pass";
     }
     std::cout
-        << "MB                                    device   device      RAM      RAM   mapped\n"
+        << "\nMB                                    device   device      RAM      RAM   mapped\n"
            "stage              runs on           weights  compute  weights  compute    files  "
            "seconds\n";
     for (const StageMemory& s : plan.stages) {

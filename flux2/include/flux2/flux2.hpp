@@ -321,6 +321,8 @@ struct StepTraffic {
 
 struct MemoryPlan {
     std::vector<StageMemory> stages;
+    int width = 0, height = 0;  // of the picture, as the request or the model says
+    int steps = 0;
     int n_pictures = 1;        // in one pass
     uint64_t device_peak = 0;  // of the device that takes the most
     uint64_t host_peak = 0;
