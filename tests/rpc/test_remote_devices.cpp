@@ -262,9 +262,15 @@ TEST_CASE("the time of a split transformer is that of its blocks on each device"
         REQUIRE(transformer != plan.stages.end());
         return transformer->seconds;
     };
-    // Both servers have a thread of the same machine, on which other programs run too.
-    const double alone = seconds_on(names[0], "");
-    const double shared = seconds_on(names[0] + "," + names[1], "1,1");
+    // Both servers have a thread of the same machine, on which other programs run too: they make
+    // single measurements longer, never shorter.
+    constexpr int kTries = 3;
+    double alone = seconds_on(names[0], "");
+    double shared = seconds_on(names[0] + "," + names[1], "1,1");
+    for (int i = 1; i < kTries; ++i) {
+        alone = std::min(alone, seconds_on(names[0], ""));
+        shared = std::min(shared, seconds_on(names[0] + "," + names[1], "1,1"));
+    }
     CHECK(shared > alone / 3);
     CHECK(shared < alone * 3);
 }
