@@ -1,194 +1,27 @@
 // flux2-train as users run it, on the bundled model.
 #include <flux2/flux2.hpp>
-#include "support/cli.hpp"
+#include "support/train_case.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
+#include <filesystem>
+#include <string>
+#include <vector>
 
 namespace flux2 {
 namespace {
 
 namespace fs = std::filesystem;
-
-const fs::path kBundled = FLUX2_TINY_MODEL;
-const fs::path kBlueprints = kBundled / "blueprint-dataset";
-
-bool says(const test::ProgramResult& result, const std::string& piece) {
-    return result.err.find(piece) != std::string::npos;
-}
-
-std::string quoted(const std::string& text) {
-    return "'" + text + "'";
-}
-
-// A run in a folder of its own with a cache that its runs share.
-struct TrainCase {
-    test::TemporaryFolder folder;
-
-    std::string command(const test::Arguments& arguments) const {
-        std::string line = quoted(test::train_path()) + " -m " + quoted(kBundled.string()) +
-                           " --threads 2 --cache " + quoted((folder / "cache").string());
-        for (const std::string& argument : arguments) {
-            line += " " + quoted(argument);
-        }
-        return line;
-    }
-    test::ProgramResult run(const test::Arguments& arguments) const {
-        return test::run_program("OMP_WAIT_POLICY=passive " + command(arguments));
-    }
-    std::string in(const std::string& name) const { return (folder / name).string(); }
-
-    // Four of the blueprints with their captions.
-    std::string few_pictures() const {
-        fs::create_directories(folder / "few");
-        for (const char* name : {"00", "01", "02", "03"}) {
-            for (const char* extension : {".png", ".txt"}) {
-                fs::copy_file(kBlueprints / (std::string(name) + extension),
-                              folder / (std::string("few/") + name + extension),
-                              fs::copy_options::overwrite_existing);
-            }
-        }
-        return in("few");
-    }
-    // A short run on them, at a size that takes little time.
-    test::Arguments short_run(const std::string& output) const {
-        return {"-d",
-                few_pictures(),
-                "--resolution",
-                "64",
-                "--batch_size",
-                "2",
-                "--network_dim",
-                "4",
-                "--output_dir",
-                in(output),
-                "--learning_rate",
-                "1e-3"};
-    }
-};
-
-std::vector<nlohmann::json> metrics_in(const fs::path& file) {
-    std::vector<nlohmann::json> lines;
-    std::ifstream stream(file);
-    for (std::string line; std::getline(stream, line);) {
-        lines.push_back(nlohmann::json::parse(line));
-    }
-    return lines;
-}
-
-std::vector<double> validation_losses(const fs::path& file) {
-    std::vector<double> losses;
-    for (const nlohmann::json& line : metrics_in(file)) {
-        if (line.contains("validation_loss")) {
-            losses.push_back(line["validation_loss"].get<double>());
-        }
-    }
-    return losses;
-}
-
-TEST_CASE("a short training on the blueprints lowers the loss of held-out ones") {
-    const TrainCase c;
-    const auto result = c.run({"--dataset",
-                               kBlueprints.string(),
-                               "--resolution",
-                               "64",
-                               "--batch-size",
-                               "2",
-                               "--network-dim",
-                               "8",
-                               "--learning_rate",
-                               "3e-3",
-                               "--lr_scheduler",
-                               "cosine",
-                               "--lr_warmup_steps",
-                               "5",
-                               "--timestep_sampling",
-                               "sigma",
-                               "--discrete_flow_shift",
-                               "4",
-                               "--validation_pictures",
-                               "4",
-                               "--max_train_steps",
-                               "30",
-                               "--output_dir",
-                               c.in("out"),
-                               "--output_name",
-                               "blueprint"});
-    CAPTURE(result.err);
-    REQUIRE(result.exit_code == 0);
-    CHECK(says(result, "20 pictures, 4 held out"));
-    CHECK(says(result, "alpha 8 (equal to the rank)"));
-    const std::vector<double> losses = validation_losses(c.folder / "out/metrics.jsonl");
-    REQUIRE(losses.size() == 2);
-    CHECK(losses[1] < 0.75 * losses[0]);  // 1.57 to 1.09
-    const AdapterInfo info = inspect_adapter(c.folder / "out/blueprint.safetensors");
-    CHECK(info.ranks == "8");
-    CHECK(info.n_modules == 24);
-    CHECK(info.unused.empty());
-    CHECK(fs::exists(c.folder / "out/blueprint-loss.svg"));
-}
-
-TEST_CASE("a run that is killed and resumed ends in the same bytes") {
-    const TrainCase c;
-    const test::Arguments common = {"--max_train_steps",
-                                    "14",
-                                    "--save_every_n_steps",
-                                    "1",
-                                    "--lr_scheduler",
-                                    "cosine",
-                                    "--ema_decay",
-                                    "0.9",
-                                    "--flip_aug",
-                                    "--caption_dropout_rate",
-                                    "0.3",
-                                    "--network_dropout",
-                                    "0.2",
-                                    "--gradient_accumulation_steps",
-                                    "2",
-                                    "--validation_pictures",
-                                    "1",
-                                    "--validate_every_n_steps",
-                                    "5"};
-    test::Arguments whole = joined(c.short_run("whole"), common);
-    REQUIRE(c.run(whole).exit_code == 0);
-    test::Arguments broken =
-        joined(joined(c.short_run("broken"), common), {"--resume", c.in("broken")});
-    // Each round waits for the file of a step, then kills the run somewhere after it.
-    int n_killed = 0;
-    const auto stop_after = [&](int step, const std::string& signal) {
-        const std::string name = "lora-step000000" + std::string(step < 10 ? "0" : "") +
-                                 std::to_string(step) + ".safetensors";
-        const auto result = test::run_program(
-            "(" + c.command(broken) + " & p=$!; until [ -e " + quoted(c.in("broken/" + name)) +
-            " ] || ! kill -0 $p; do sleep 0.01; done; kill -" + signal + " $p; wait $p; exit $?)");
-        n_killed += result.exit_code != 0 ? 1 : 0;
-        return result;
-    };
-    for (const int step : {1, 3, 5, 6}) {
-        stop_after(step, "KILL");
-    }
-    const auto interrupted = stop_after(10, "INT");
-    CHECK(n_killed >= 3);
-    if (interrupted.exit_code != 0) {
-        CHECK(interrupted.exit_code == 130);
-        CHECK(interrupted.err.find("the state is kept, and --resume ") != std::string::npos);
-    }
-    const auto last = c.run(broken);
-    CHECK(last.exit_code == 0);
-    CHECK(says(last, "encoded before: all pictures and captions"));
-    CHECK(says(last, "resumed after step "));
-    CHECK(test::read_file(c.folder / "broken/lora.safetensors") ==
-          test::read_file(c.folder / "whole/lora.safetensors"));
-    CHECK(metrics_in(c.folder / "broken/metrics.jsonl").size() ==
-          metrics_in(c.folder / "whole/metrics.jsonl").size());
-    const auto refused = c.run(joined(broken, {"--seed", "5", "--network_alpha", "2"}));
-    CHECK(refused.exit_code == 2);
-    CHECK(says(refused, "network_alpha 4 -> 2, seed 42 -> 5"));
-}
+using test::joined;
+using test::kBlueprints;
+using test::kBundledModel;
+using test::metrics_in;
+using test::says;
+using test::TrainCase;
+using test::validation_losses;
 
 TEST_CASE("only the last files are kept, samples are made, kohya's form is written") {
     const TrainCase c;
@@ -199,7 +32,7 @@ TEST_CASE("only the last files are kept, samples are made, kohya's form is writt
                      {"--max_train_epochs", "4", "--save_every_n_steps", "2", "--save_last_n_steps",
                       "4", "--save-format", "kohya", "--trigger_word", "blueprint",
                       "--sample_prompts", c.in("prompts.txt"), "--sample_every_n_steps", "4",
-                      "--sample_model", (kBundled / "flux2-tiny-bf16.gguf").string()}));
+                      "--sample_model", (kBundledModel / "flux2-tiny-bf16.gguf").string()}));
     CAPTURE(result.err);
     REQUIRE(result.exit_code == 0);
     std::vector<std::string> names;
@@ -287,7 +120,7 @@ TEST_CASE("controls are seen as the variant of the model sees references") {
         const auto result = c.run(joined(
             c.short_run(variant),
             {"--control_directory", c.in("few"), "--max_train_steps", "1", "--variant", variant,
-             "--diffusion-model", (kBundled / "flux2-tiny-base-q6_k.gguf").string()}));
+             "--diffusion-model", (kBundledModel / "flux2-tiny-base-q6_k.gguf").string()}));
         CAPTURE(result.err);
         REQUIRE(result.exit_code == 0);
         losses.push_back(metrics_in(c.folder / variant / "metrics.jsonl")[0]["loss"]);
@@ -335,7 +168,7 @@ TEST_CASE("memory and time are told beforehand, and a distilled base is warned a
     CHECK_FALSE(fs::exists(c.folder / "out"));
     CHECK_FALSE(says(result, "distilled"));
     result = c.run(joined(c.short_run("out"), {"--plan", "--diffusion-model",
-                                               (kBundled / "flux2-tiny-bf16.gguf").string()}));
+                                               (kBundledModel / "flux2-tiny-bf16.gguf").string()}));
     CHECK(says(result, "is a distilled model"));
 }
 

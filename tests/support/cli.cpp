@@ -26,14 +26,6 @@ double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::string quoted(const std::string& argument) {
-    std::string text = "'";
-    for (const char c : argument) {
-        text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    }
-    return text + "'";
-}
-
 void silence_echo(int terminal) {
     termios settings{};
     REQUIRE(tcgetattr(terminal, &settings) == 0);
@@ -54,6 +46,14 @@ void silence_echo(int terminal) {
 }
 
 }  // namespace
+
+std::string quoted(const std::string& argument) {
+    std::string text = "'";
+    for (const char c : argument) {
+        text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    }
+    return text + "'";
+}
 
 Arguments joined(Arguments first, const Arguments& second) {
     first.insert(first.end(), second.begin(), second.end());

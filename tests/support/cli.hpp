@@ -15,6 +15,9 @@ using Arguments = std::vector<std::string>;
 
 Arguments joined(Arguments first, const Arguments& second);
 
+// One word for a shell.
+std::string quoted(const std::string& argument);
+
 // A file with the recorded text features, cut to few tokens, since they take most of the time of a
 // small run.
 std::string few_features();
