@@ -57,7 +57,7 @@ asan:
 		'env OMP_WAIT_POLICY=passive build-asan/bin/flux2-picture-tests --source-file=*/pipeline/*' \
 		'env ASAN_OPTIONS=detect_leaks=0 build-asan/bin/flux2-downloads-tests' \
 		'ctest --test-dir build-asan --output-on-failure -R ^c_header$$' \
-		| xargs -P 2 -I{} sh -fc '{}'
+		| xargs -P 3 -I{} sh -fc '{}'
 
 # In the sanitizers' build, most of which it shares.
 fuzz:

@@ -408,18 +408,36 @@ void check_cpu_forms(const Case& c, const Backend& cpu, const HostTensor& other,
                            .exact = exact,
                            .band_values = kBandValues};
         const HostTensor ours = result_of(c, cpu, form, random);
-        report.compare_values(exact ? "  CPU form" : "  CPU form, 16 bits", c.shape, ours, other,
+        report.compare_values(c.operation, c.shape + (exact ? "" : ", 16 bits"), ours, other,
                               exact ? kExact : k16Bits);
+    }
+}
+
+// The plain forms of kernels, and the kernels where the backend has them.
+void check_kernel_forms(const Case& c, const Backend& backend, const Backend& cpu,
+                        const HostTensor& other, RandomValues& random, Report& report) {
+    // Activations in BF16 or F16, rounded two or three times on the way.
+    constexpr double kAgainstOther = 1e-2;
+    // The same roundings, but sums in another order may be rounded to the adjacent value.
+    constexpr double kAgainstPlain = 4e-3;
+    for (const Form& form : kKernelForms) {
+        if (form.spare_columns > 0 && !c.with_spare) {
+            continue;
+        }
+        const HostTensor plain = result_of(c, cpu, form, random);
+        report.compare_values(c.operation, c.shape, plain, other, kAgainstOther);
+        if (backend.is_cpu()) {
+            continue;
+        }
+        const HostTensor ours = result_of(c, backend, form, random);
+        report.compare_values("  kernel, plain form", c.shape, ours, plain, kAgainstPlain);
+        report.compare_values("  kernel, other form", c.shape, ours, other, kAgainstOther);
     }
 }
 
 }  // namespace
 
 void check_operations(const std::string& device, int n_threads, Report& report) {
-    // Activations in BF16 or F16, rounded two or three times on the way.
-    constexpr double kAgainstOther = 1e-2;
-    // The same roundings, but sums in another order may be rounded to the adjacent value.
-    constexpr double kAgainstPlain = 4e-3;
     const Backend backend(device, n_threads);
     check(backend.operations() != Operations::stock, ErrorKind::unsupported, backend.name(),
           " has no operations of our own; they exist for NVIDIA GPUs from sm_80 on, in builds with "
@@ -428,25 +446,23 @@ void check_operations(const std::string& device, int n_threads, Report& report) 
     RandomValues random;
     for (const Case& c : all_cases()) {
         const HostTensor other = result_of(c, cpu, {c.other, GGML_TYPE_F32}, random);
-        for (const Form& form : kKernelForms) {
-            if (form.spare_columns > 0 && !c.with_spare) {
-                continue;
-            }
-            const HostTensor plain = result_of(c, cpu, form, random);
-            report.compare_values(c.operation, c.shape, plain, other, kAgainstOther);
-            if (backend.is_cpu()) {
-                continue;
-            }
-            const HostTensor ours = result_of(c, backend, form, random);
-            report.compare_values("  kernel, plain form", c.shape, ours, plain, kAgainstPlain);
-            report.compare_values("  kernel, other form", c.shape, ours, other, kAgainstOther);
-        }
         if (backend.is_cpu()) {
             check_cpu_forms(c, cpu, other, random, report);
+        } else {
+            check_kernel_forms(c, backend, cpu, other, random, report);
         }
     }
     if (backend.is_cpu()) {
         check_weight_layouts(cpu, random, report);
+    }
+}
+
+void check_plain_forms(Report& report) {
+    const Backend cpu("CPU");
+    RandomValues random;
+    for (const Case& c : all_cases()) {
+        const HostTensor other = result_of(c, cpu, {c.other, GGML_TYPE_F32}, random);
+        check_kernel_forms(c, cpu, cpu, other, random, report);
     }
 }
 

@@ -8,9 +8,12 @@
 
 namespace flux2::cli {
 
-// On the CPU the plain forms and those that compute/cpu has for the CPU at hand are compared with
-// ggml's, and matrices are multiplied in every type and layout (layout_check).
+// On the CPU the forms that compute/cpu has for the CPU at hand are compared with ggml's, and
+// matrices are multiplied in every type and layout (layout_check).
 // n_threads 0: one per physical core.
 void check_operations(const std::string& device, int n_threads, Report& report);
+
+// The plain forms of the kernels against ggml's operations, which needs no device.
+void check_plain_forms(Report& report);
 
 }  // namespace flux2::cli
