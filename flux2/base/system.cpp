@@ -199,6 +199,11 @@ int physical_cores() {
 
 #endif
 
+bool process_may_use_vnni() {
+    static const bool may = std::getenv("FLUX2_NO_VNNI") == nullptr;
+    return may;
+}
+
 bool process_may_use_avx512() {
 #if defined(__GNUC__) && defined(__x86_64__)
     static const bool may =

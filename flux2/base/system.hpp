@@ -30,6 +30,9 @@ int physical_cores();
 // Whether the CPU has Arm's instructions for small matrices, of BF16 and of 8-bit integers.
 bool cpu_multiplies_matrices();
 
+// Whether the environment variable FLUX2_NO_VNNI is not set.
+bool process_may_use_vnni();
+
 // Whether the CPU has AVX-512 and the environment variable FLUX2_NO_AVX512 is not set.
 bool process_may_use_avx512();
 

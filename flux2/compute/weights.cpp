@@ -178,7 +178,7 @@ void Weights::load(bool pairs_as_columns) {
     for (const Bound& bound : bound_) {
         if (suits_tiles(bound)) {
             cpu::mark_for_tiles(bound.tensor);
-            ++counts[cpu::tiles_name()];
+            ++counts[cpu::tiles_name(bound.tensor)];
         }
     }
     for (const auto& [type, group] : choose_repacked()) {

@@ -1,3 +1,5 @@
+#include "compute/cpu/code_panels.hpp"
+#include "compute/cpu/column_codes.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
 #include "compute/cpu/repacked.hpp"
 #include "compute/cpu/tile_linear.hpp"
@@ -9,17 +11,31 @@
 #include <doctest/doctest.h>
 #include <ggml.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <string>
 #include <vector>
 
 using namespace flux2;
 
 namespace {
 
+// Whether this CPU multiplies such matrices as integers.
+bool is_coded(TensorType type) {
+    const int bits = cpu::code_bits(static_cast<ggml_type>(type));
+    return bits > 0 && bits <= cpu::most_code_bits();
+}
+
+bool suits_tiles(TensorType type, int64_t in, int64_t out) {
+    const ggml_context_ptr context(
+        ggml_init({.mem_size = ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
+    return cpu::suits_tiles(
+        ggml_new_tensor_2d(context.get(), static_cast<ggml_type>(type), in, out));
+}
+
+// Whether it multiplies other types in F32.
 bool has_f32_tiles() {
-    return cpu::tiles_name() == std::string("F32 tiles");
+    return !cpu::has_matrix_tiles() && suits_tiles(TensorType::f16, 64, 64);
 }
 
 struct Case {
@@ -35,13 +51,29 @@ double to_8_bits(double x) {
     return std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8);
 }
 
-// What the tiles multiply instead of these values.
+// What BF16 tiles multiply instead of these values.
 std::vector<double> rounded(const std::vector<float>& values, TensorType type) {
     std::vector<double> result;
     for (const float value : values) {
         const auto x = static_cast<double>(value);
         const double first = to_8_bits(x);
         result.push_back(type == TensorType::f16 ? first + to_8_bits(x - first) : first);
+    }
+    return result;
+}
+
+// What 8-bit tiles multiply instead of rows of these values.
+std::vector<double> rounded_to_codes(const std::vector<float>& values) {
+    std::vector<double> result;
+    for (size_t first = 0; first < values.size(); first += 32) {
+        float largest = 0;
+        for (size_t i = first; i < first + 32; ++i) {
+            largest = std::max(largest, std::abs(values[i]));
+        }
+        for (size_t i = first; i < first + 32; ++i) {
+            const float code = std::nearbyint(values[i] * (127 / largest));
+            result.push_back(static_cast<double>(code) * static_cast<double>(largest) / 127);
+        }
     }
     return result;
 }
@@ -91,8 +123,11 @@ Errors errors_of(const Case& c, int n_threads) {
     }
     const std::vector<float> y = compute(c, matrix, x, n_threads);
     REQUIRE(static_cast<int64_t>(y.size()) == c.out * c.n);
-    const std::vector<double> rounded_x = rounded(x, c.type);
-    const std::vector<double> rounded_w = rounded(matrix.values, c.type);
+    const bool in_codes = is_coded(c.type);
+    const std::vector<double> rounded_x = in_codes ? rounded_to_codes(x) : rounded(x, c.type);
+    const std::vector<double> rounded_w =
+        in_codes ? std::vector<double>(matrix.values.begin(), matrix.values.end())
+                 : rounded(matrix.values, c.type);
     double of_rounded = 0, of_exact = 0, size = 0;
     for (int64_t row = 0; row < c.n; ++row) {
         for (int64_t column = 0; column < c.out; ++column) {
@@ -149,26 +184,34 @@ TEST_CASE("a product in BF16 tiles is that of the values rounded to BF16") {
     }
 }
 
-TEST_CASE("a product in F32 tiles is that of the values") {
-    CHECK(!(has_f32_tiles() && cpu::has_matrix_tiles()));
-    if (!has_f32_tiles()) {
-        return;
-    }
+TEST_CASE("a product in F32 tiles is that of the values, in 8-bit tiles that of rounded rows") {
+    CHECK(!(cpu::most_code_bits() > 0 && cpu::has_matrix_tiles()));
     for (const TensorType type : matrix_types()) {
-        if (type != TensorType::f32 && type != TensorType::q4_k && converts_from_f32(type)) {
-            for (const int n_threads : {1, 3}) {
-                CAPTURE(type_name(type));
-                CAPTURE(n_threads);
-                // The last part of a row is not as long as the others.
-                const Case c = {.type = type, .in = 1280, .out = 80, .n = 11};
-                CHECK(errors_of(c, n_threads).of_exact < 1e-6);
-            }
+        if (!is_coded(type) &&
+            (!has_f32_tiles() || type == TensorType::f32 || !converts_from_f32(type))) {
+            continue;
+        }
+        for (const int n_threads : {1, 3}) {
+            CAPTURE(type_name(type));
+            CAPTURE(n_threads);
+            // The last part of a row is not as long as the others.
+            const Case c = {.type = type, .in = 1280, .out = 80, .n = 11};
+            const Errors errors = errors_of(c, n_threads);
+            CHECK(errors.of_exact < (is_coded(type) ? 7e-3 : 1e-6));
+            CHECK((!is_coded(type) || errors.of_rounded < 1e-6));
+        }
+    }
+    if (is_coded(TensorType::q4_0)) {
+        // More rows than are multiplied at once, and one.
+        for (const int64_t n : {200, 1}) {
+            const Case c = {.type = TensorType::q4_0, .in = 64, .out = 80, .n = n};
+            CHECK(errors_of(c, 2).of_rounded < 1e-6);
         }
     }
 }
 
 TEST_CASE("rows of zeros give zeros") {
-    if (!cpu::has_matrix_tiles() && !has_f32_tiles()) {
+    if (!suits_tiles(TensorType::q8_0, 64, 16)) {
         return;
     }
     const Case c = {.type = TensorType::q8_0, .in = 64, .out = 16, .n = 3};
@@ -177,14 +220,14 @@ TEST_CASE("rows of zeros give zeros") {
 }
 
 TEST_CASE("matrices in F32 and of other sizes are left to ggml; others are marked") {
-    const ggml_context_ptr context(ggml_init(
-        {.mem_size = 4 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
-    CHECK(!cpu::suits_tiles(ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, 64, 64)));
-    CHECK(!cpu::suits_tiles(ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, 64, 12)));
-    CHECK(cpu::suits_tiles(ggml_new_tensor_2d(context.get(), GGML_TYPE_BF16, 12, 64)) ==
-          has_f32_tiles());
+    CHECK(!suits_tiles(TensorType::f32, 64, 64));
+    CHECK(!suits_tiles(TensorType::q8_0, 64, 12));
+    CHECK(suits_tiles(TensorType::bf16, 12, 64) == has_f32_tiles());
+    CHECK(suits_tiles(TensorType::q8_0, 64, 64) ==
+          (cpu::has_matrix_tiles() || has_f32_tiles() || is_coded(TensorType::q8_0)));
+    const ggml_context_ptr context(
+        ggml_init({.mem_size = ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
     ggml_tensor* w = ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, 64, 64);
-    CHECK(cpu::suits_tiles(w) == (cpu::has_matrix_tiles() || has_f32_tiles()));
     CHECK(!cpu::is_for_tiles(w));
     cpu::mark_for_tiles(w);
     CHECK(cpu::is_for_tiles(w));

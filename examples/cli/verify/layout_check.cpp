@@ -63,7 +63,8 @@ std::vector<Layout> layouts_of(const Backend& backend, const ggml_tensor* matrix
         layouts.push_back({"own layout", backend.cpu_buffer_type(), cpu::mark_repacked});
     }
     if (cpu::suits_tiles(matrix)) {
-        layouts.push_back({cpu::tiles_name(), backend.cpu_buffer_type(), cpu::mark_for_tiles});
+        layouts.push_back(
+            {cpu::tiles_name(matrix), backend.cpu_buffer_type(), cpu::mark_for_tiles});
     }
     return layouts;
 }

@@ -7,14 +7,7 @@
 #include <numbers>
 
 #if defined(FLUX2_X86)
-// GCC 12 takes the values that its own functions leave undefined on purpose for mistakes.
-#pragma GCC diagnostic push
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-#pragma GCC diagnostic pop
+#include "compute/cpu/x86_intrinsics.hpp"
 #define FLUX2_AMX __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,f16c")))
 #endif
 

@@ -1,5 +1,6 @@
 #include "compute/cpu/bf16_columns.hpp"
 
+#include "compute/cpu/k_scales.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
 
 // Compiled like compute/cpu/matrix_tiles.cpp for CPUs that have the instructions; what stands there
@@ -105,29 +106,11 @@ void expand_q4_0(const void* blocks, int64_t n, uint16_t* to) {
     }
 }
 
-// Scales and offsets of the eight parts of a block of Q4_K or Q5_K: a scale of the scales and one
-// of the minimums in F16, then both in six bits each.
-struct Parts {
-    float scales[8], offsets[8];
-
-    explicit Parts(const uint8_t* block) {
-        const float scale = read_f16(block);
-        const float least = read_f16(block + 2);
-        const uint8_t* q = block + 4;
-        for (int i = 0; i < 4; ++i) {
-            scales[i] = scale * static_cast<float>(q[i] & 63);
-            offsets[i] = -least * static_cast<float>(q[i + 4] & 63);
-            scales[i + 4] = scale * static_cast<float>((q[i + 8] & 15) | q[i] >> 6 << 4);
-            offsets[i + 4] = -least * static_cast<float>(q[i + 8] >> 4 | q[i + 4] >> 6 << 4);
-        }
-    }
-};
-
 // 32 bytes hold the codes of two parts.
 void expand_q4_k(const void* blocks, int64_t n, uint16_t* to) {
     const auto* block = static_cast<const uint8_t*>(blocks);
     for (int64_t i = 0; i < n; i += kSuperBlock, block += 144) {
-        const Parts parts(block);
+        const PartScales parts = read_part_scales(block);
         const uint8_t* codes = block + 16;
         for (int part = 0; part < 8; part += 2, codes += 32, to += 16 * kStep) {
             const uint8x16_t first = vld1q_u8(codes);
@@ -147,7 +130,7 @@ void expand_q5_k(const void* blocks, int64_t n, uint16_t* to) {
     const auto* block = static_cast<const uint8_t*>(blocks);
     const uint8x16_t fifth = vdupq_n_u8(16);
     for (int64_t i = 0; i < n; i += kSuperBlock, block += 176) {
-        const Parts parts(block);
+        const PartScales parts = read_part_scales(block);
         uint8x16_t bits[2] = {vld1q_u8(block + 16), vld1q_u8(block + 32)};
         const uint8_t* codes = block + 48;
         for (int part = 0; part < 8; part += 2, codes += 32, to += 16 * kStep) {

@@ -1,6 +1,7 @@
 #include "compute/cpu/tile_linear.hpp"
 
 #include "compute/cpu/bf16_columns.hpp"
+#include "compute/cpu/code_linear.hpp"
 #include "compute/cpu/instructions.hpp"
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
@@ -168,7 +169,7 @@ void multiply_tiles(ggml_tensor* dst, int, int nth, void* work) {
 
 const OwnOperation kMakeTiles = {"cpu tiles", make_tiles};
 
-// Without AVX-512 integers are multiplied no faster than F32.
+// x86 CPUs with AVX2 and nothing newer.
 bool has_f32_tiles() {
 #if defined(FLUX2_X86)
     return has_avx2() && !has_avx512();
@@ -188,15 +189,17 @@ bool suits_tiles(const ggml_tensor* matrix) {
         ggml_get_type_traits(matrix->type)->to_float == nullptr) {
         return false;
     }
+    if (suits_codes(matrix)) {
+        return true;
+    }
     if (has_f32_tiles()) {
-        // ggml multiplies its repacked Q4_K faster: 79 against 64 GFLOP/s.
-        return matrix->type != GGML_TYPE_Q4_K && suits_unpacked(matrix->ne[1]);
+        return suits_unpacked(matrix->ne[1]);
     }
     return has_matrix_tiles() && matrix->ne[0] % kStep == 0 && matrix->ne[1] % kTileColumns == 0;
 }
 
-const char* tiles_name() {
-    return has_f32_tiles() ? "F32 tiles" : "BF16 tiles";
+const char* tiles_name(const ggml_tensor* matrix) {
+    return suits_codes(matrix) ? "8-bit tiles" : has_f32_tiles() ? "F32 tiles" : "BF16 tiles";
 }
 
 void mark_for_tiles(ggml_tensor* matrix) {
@@ -208,6 +211,9 @@ bool is_for_tiles(const ggml_tensor* matrix) {
 }
 
 ggml_tensor* linear_in_tiles(Graph& g, ggml_tensor* w, ggml_tensor* x) {
+    if (suits_codes(w)) {
+        return linear_in_codes(g, w, x);
+    }
     if (has_f32_tiles()) {
         return own::linear(g, w, x, {.function = unpacked_linear});
     }

@@ -3,8 +3,9 @@
 //
 // Arm CPUs with instructions for it multiply in BF16 (compute/cpu/matrix_tiles): both factors are
 // rounded. With F16 matrices both are sums of two numbers in BF16, whose product but for that of
-// the second ones is computed: as precise as F16, at a third of the speed. x86 CPUs with AVX2 and
-// nothing newer multiply in F32 (compute/cpu/unpacked_linear).
+// the second ones is computed: as precise as F16, at a third of the speed. x86 CPUs multiply types
+// of few bits as integers (compute/cpu/code_linear), and where they have AVX2 and nothing newer
+// others in F32 (compute/cpu/unpacked_linear).
 #pragma once
 
 #include "compute/graph.hpp"
@@ -16,8 +17,8 @@ namespace flux2::cpu {
 // Whether this CPU has the instructions and the matrix [in, out] the right type and size.
 bool suits_tiles(const ggml_tensor* matrix);
 
-// "BF16 tiles" or "F32 tiles": which of the two this CPU multiplies.
-const char* tiles_name();
+// "BF16 tiles", "8-bit tiles" or "F32 tiles": as what this CPU multiplies such a matrix.
+const char* tiles_name(const ggml_tensor* matrix);
 
 // Says ahead that linear_in_tiles multiplies with such a matrix; it may have no memory yet.
 void mark_for_tiles(ggml_tensor* matrix);

@@ -1,10 +1,10 @@
 #include "compute/cpu/unpacked_linear.hpp"
 
+#include "compute/cpu/column_tiles.hpp"
 #include "compute/cpu/instructions.hpp"
 #include "compute/cpu/panels.hpp"
 #include "compute/cpu/values.hpp"
 #include "compute/plain/token_nodes.hpp"
-#include "compute/shared_work.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -43,12 +43,6 @@ FLUX2_INLINE void interleave(float* panel, const float* rows, int64_t n) {
     }
 }
 
-// A part of a product: results [column, column + n_columns) of some tokens.
-struct Tile {
-    int64_t column, n_columns;
-    int64_t token, n_tokens;
-};
-
 class Product {
   public:
     Product(ggml_tensor* y, const ggml_tensor* w, const ggml_tensor* x, bool transposed, bool adds)
@@ -62,33 +56,12 @@ class Product {
           rows_(scratch(std::max(kPanel * kInner, most_columns_))) {}
 
     void run(int nth, void* work) {
-        const int64_t n_tiles = (y_->ne[0] + most_columns_ - 1) / most_columns_;
-        const int64_t n_parts = count_parts(n_tiles, nth);
-        share_items(work, n_tiles * n_parts, nth, [&](int64_t i) {
-            const int64_t column = i / n_parts * most_columns_;
-            const int64_t part = i % n_parts;
-            const int64_t token = y_->ne[1] * part / n_parts;
-            multiply_tile({.column = column,
-                           .n_columns = std::min(most_columns_, y_->ne[0] - column),
-                           .token = token,
-                           .n_tokens = y_->ne[1] * (part + 1) / n_parts - token});
-        });
+        share_tiles(work, *y_, most_columns_, nth,
+                    [&](const ColumnTile& tile) { multiply_tile(tile); });
     }
 
   private:
-    // Tokens are shared too where there are too few tiles for all threads.
-    int64_t count_parts(int64_t n_tiles, int nth) const {
-        constexpr int64_t kLeastTokens = 40;
-        constexpr int64_t kTilesPerThread = 4;
-        int64_t n_parts = 1;
-        while (n_tiles * n_parts % nth != 0 && n_tiles * n_parts < kTilesPerThread * nth &&
-               n_parts < nth && y_->ne[1] / (n_parts + 1) >= kLeastTokens) {
-            ++n_parts;
-        }
-        return n_parts;
-    }
-
-    void multiply_tile(const Tile& tile) {
+    void multiply_tile(const ColumnTile& tile) {
         const int64_t n_inner = x_->ne[0];
         for (int64_t first = 0; first < n_inner; first += kInner) {
             const int64_t n = std::min(kInner, n_inner - first);
@@ -114,7 +87,7 @@ class Product {
     }
 
     // Results are rows of the matrix.
-    void read_rows(const Tile& tile, int64_t first, int64_t n) {
+    void read_rows(const ColumnTile& tile, int64_t first, int64_t n) {
         for (int64_t column = 0; column < tile.n_columns; column += kPanel) {
             for (int64_t i = 0; i < kPanel; ++i) {
                 read_values(w_, tile.column + column + i, first, n, rows_.get() + i * kInner);
@@ -125,7 +98,7 @@ class Product {
     }
 
     // Results are its columns.
-    void read_columns(const Tile& tile, int64_t first, int64_t n) {
+    void read_columns(const ColumnTile& tile, int64_t first, int64_t n) {
         for (int64_t row = 0; row < n; ++row) {
             read_values(w_, first + row, tile.column, tile.n_columns, rows_.get());
             for (int64_t column = 0; column < tile.n_columns; column += kPanel) {

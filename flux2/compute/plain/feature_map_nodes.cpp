@@ -14,13 +14,9 @@ int64_t in_eights(int64_t channels) {
     return (channels + 7) / 8 * 8;
 }
 
-// The channels of pixel (column, row) of x [channels, w, h].
-Row pixel(const ggml_tensor* x, int64_t column, int64_t row) {
-    return read_row(x, bytes_at(column, x->nb[1]) + bytes_at(row, x->nb[2]), x->ne[0]);
-}
-
+// The channels of pixel (column, row) of y [channels, w, h]; they are a row of it.
 void set_pixel(ggml_tensor* y, int64_t column, int64_t row, const Row& channels) {
-    write_row(y, bytes_at(column, y->nb[1]) + bytes_at(row, y->nb[2]), channels);
+    write_row(y, row_offset(y, column, row), channels);
 }
 
 void scale_row(Row& row, float factor) {
@@ -51,7 +47,7 @@ void plain_pixels_to_planes(ggml_tensor* y, int ith, int nth, void*) {
     auto* values = static_cast<float*>(y->data);
     share(y->ne[1], ith, nth, [&](int64_t row) {
         for (int64_t column = 0; column < y->ne[0]; ++column) {
-            const Row channels = pixel(y->src[0], column, row);
+            const Row channels = row_of(y->src[0], column, row);
             for (int64_t c = 0; c < y->ne[2]; ++c) {
                 values[(c * y->ne[1] + row) * y->ne[0] + column] = channels[static_cast<size_t>(c)];
             }
@@ -62,7 +58,7 @@ void plain_pixels_to_planes(ggml_tensor* y, int ith, int nth, void*) {
 void plain_to_half(ggml_tensor* y, int ith, int nth, void*) {
     share(y->ne[2], ith, nth, [&](int64_t row) {
         for (int64_t column = 0; column < y->ne[1]; ++column) {
-            Row channels = pixel(y->src[0], column, row);
+            Row channels = row_of(y->src[0], column, row);
             scale_row(channels, kHalfScale);
             set_pixel(y, column, row, channels);
         }
@@ -90,17 +86,18 @@ std::vector<std::vector<Row>> taps_of(const ggml_tensor* packed, size_t n_out) {
     for (size_t tap = 0; tap < taps.size(); ++tap) {
         for (size_t out = 0; out < n_out; ++out) {
             taps[tap].push_back(
-                pixel(packed, static_cast<int64_t>(out), static_cast<int64_t>(tap)));
+                row_of(packed, static_cast<int64_t>(out), static_cast<int64_t>(tap)));
         }
     }
     return taps;
 }
 
 // Adds what a tap of the filter sees to the channels of a result.
-void add_tap(Row& sums, const std::vector<Row>& weights, const Row& seen) {
+void add_tap(Row& sums, const std::vector<Row>& weights, RowView seen) {
     for (size_t out = 0; out < sums.size(); ++out) {
+        const Row& of_channel = weights[out];
         for (size_t in = 0; in < seen.size(); ++in) {
-            sums[out] += weights[out][in] * seen[in] / kHalfScale;
+            sums[out] += of_channel[in] * seen[in] / kHalfScale;
         }
     }
 }
@@ -113,6 +110,7 @@ void plain_conv(ggml_tensor* y, int ith, int nth, void*) {
     share(y->ne[1] * y->ne[2], ith, nth, [&](int64_t i) {
         const int64_t column = i % y->ne[1];
         const int64_t row = i / y->ne[1];
+        RowReader reader;
         Row sums = row_of(y->src[2], 0);
         for (int64_t tap = 0; tap < params.size * params.size; ++tap) {
             const int64_t from_x = column * params.stride + tap % params.size - before;
@@ -120,11 +118,11 @@ void plain_conv(ggml_tensor* y, int ith, int nth, void*) {
             if (from_x >= 0 && from_x < x->ne[1] * params.scale && from_y >= 0 &&
                 from_y < x->ne[2] * params.scale) {
                 add_tap(sums, taps[static_cast<size_t>(tap)],
-                        pixel(x, from_x / params.scale, from_y / params.scale));
+                        reader.row(x, from_x / params.scale, from_y / params.scale));
             }
         }
         if (y->src[3] != nullptr) {
-            Row skip = pixel(y->src[3], column, row);
+            Row skip = row_of(y->src[3], column, row);
             scale_row(skip, y->src[3]->type == GGML_TYPE_F16 ? 1 / kHalfScale : 1);
             std::transform(sums.begin(), sums.end(), skip.begin(), sums.begin(), std::plus<>());
         }

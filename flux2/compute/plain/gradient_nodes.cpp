@@ -13,34 +13,31 @@ namespace {
 
 constexpr float kEps = 1e-6f;  // of modulate()
 
-float dot_of(const Row& a, const Row& b) {
-    return std::inner_product(a.begin(), a.end(), b.begin(), 0.0f);
+// Where value `first` of row i lies.
+size_t value_offset(const ggml_tensor* x, int64_t i, int64_t first) {
+    return row_offset(x, i) + bytes_at(first, ggml_type_size(x->type));
 }
 
 // Values [first, first + n) of row i.
 Row part_of(const ggml_tensor* x, int64_t i, int64_t first, int64_t n) {
-    return read_row(x, bytes_at(i, x->nb[1]) + bytes_at(first, ggml_type_size(x->type)), n);
+    return read_row(x, value_offset(x, i, first), n);
 }
 
 void write_part(ggml_tensor* y, int64_t i, int64_t first, const Row& values) {
-    write_row(y, bytes_at(i, y->nb[1]) + bytes_at(first, ggml_type_size(y->type)), values);
-}
-
-// A head of token i of x [head_dim, n_head, n].
-Row head_at(const ggml_tensor* x, int64_t head, int64_t i) {
-    return read_row(x, bytes_at(head, x->nb[1]) + bytes_at(i, x->nb[2]), x->ne[0]);
+    write_row(y, value_offset(y, i, first), values);
 }
 
 void plain_add_linear(ggml_tensor* y, int ith, int nth, void*) {
     const ggml_tensor* w = y->src[1];
     const bool transposed = params_of<LinearParams>(y).transposed;
     share(y->ne[1], ith, nth, [&](int64_t i) {
+        RowReader reader;
         const Row x = row_of(y->src[2], i);
         Row sum = row_of(y->src[0], i);
         for (int64_t j = 0; j < w->ne[1]; ++j) {
-            const Row weights = row_of(w, j);
+            const RowView weights = reader.row(w, j);
             if (!transposed) {
-                sum[static_cast<size_t>(j)] += dot_of(weights, x);
+                sum[static_cast<size_t>(j)] += dot(weights, x);
                 continue;
             }
             for (size_t k = 0; k < sum.size(); ++k) {
@@ -54,10 +51,12 @@ void plain_add_linear(ggml_tensor* y, int ith, int nth, void*) {
 void plain_outer_product(ggml_tensor* y, int ith, int nth, void*) {
     const ggml_tensor *u = y->src[0], *v = y->src[1];
     share(y->ne[1], ith, nth, [&](int64_t j) {
+        RowReader factors;
+        RowReader rows;
         Row sum(static_cast<size_t>(y->ne[0]));
         for (int64_t i = 0; i < u->ne[1]; ++i) {
-            const float factor = part_of(v, i, j, 1).front();
-            const Row row = row_of(u, i);
+            const float factor = factors.read(v, value_offset(v, i, j), 1).front();
+            const RowView row = rows.row(u, i);
             for (size_t k = 0; k < sum.size(); ++k) {
                 sum[k] += factor * row[k];
             }
@@ -78,13 +77,13 @@ void plain_modulate_gradient(ggml_tensor* y, int ith, int nth, void*) {
         for (float& value : x) {
             value -= mean;
         }
-        const float sigma = std::sqrt(dot_of(x, x) / n + params.eps);
+        const float sigma = std::sqrt(dot(x, x) / n + params.eps);
         for (size_t j = 0; j < x.size(); ++j) {
             x[j] /= sigma;
             g[j] *= 1 + scale[j];
         }
         const float mean_g = std::accumulate(g.begin(), g.end(), 0.0f) / n;
-        const float mean_gx = dot_of(g, x) / n;
+        const float mean_gx = dot(g, x) / n;
         Row result = y->src[3] != nullptr ? row_of(y->src[3], i) : Row(x.size());
         for (size_t j = 0; j < x.size(); ++j) {
             result[j] += (g[j] - mean_g - x[j] * mean_gx) / sigma;
@@ -142,21 +141,22 @@ Weights weights_of(const ggml_tensor* node, int64_t head, int64_t query) {
     const ggml_tensor *kept = node->src[3], *d = node->src[4];
     const int64_t head_dim = q->ne[0];
     const float factor = 1 / std::sqrt(static_cast<float>(head_dim));
-    const Row vector = head_at(q, head, query);
+    const Row vector = row_of(q, head, query);
     const Row gradient = part_of(d, query, head * head_dim, head_dim);
     const float log_sum = log_sum_of(kept, query, head, head_dim * q->ne[1]);
-    const float inner = dot_of(gradient, part_of(kept, query, head * head_dim, head_dim));
+    const float inner = dot(gradient, part_of(kept, query, head * head_dim, head_dim));
+    RowReader reader;
     Weights result;
     for (int64_t j = 0; j < k->ne[2]; ++j) {
-        const float weight = std::exp(dot_of(vector, head_at(k, head, j)) * factor - log_sum);
+        const float weight = std::exp(dot(vector, reader.row(k, head, j)) * factor - log_sum);
         result.weights.push_back(weight);
-        result.d_scores.push_back(weight * (dot_of(gradient, head_at(v, head, j)) - inner) *
+        result.d_scores.push_back(weight * (dot(gradient, reader.row(v, head, j)) - inner) *
                                   factor);
     }
     return result;
 }
 
-void add_scaled(Row& sum, float factor, const Row& x) {
+void add_scaled(Row& sum, float factor, RowView x) {
     for (size_t i = 0; i < sum.size(); ++i) {
         sum[i] += factor * x[i];
     }
@@ -169,9 +169,10 @@ void plain_query_gradient(ggml_tensor* y, int ith, int nth, void*) {
         const int64_t head = i % q->ne[1];
         const int64_t query = i / q->ne[1];
         const Weights weights = weights_of(y, head, query);
+        RowReader reader;
         Row sum(static_cast<size_t>(head_dim));
         for (int64_t j = 0; j < k->ne[2]; ++j) {
-            add_scaled(sum, weights.d_scores[static_cast<size_t>(j)], head_at(k, head, j));
+            add_scaled(sum, weights.d_scores[static_cast<size_t>(j)], reader.row(k, head, j));
         }
         write_part(y, query, head * head_dim, sum);
     });
@@ -186,7 +187,7 @@ void plain_key_gradient(ggml_tensor* y, int ith, int nth, void*) {
         std::vector<Row> dv = dk;
         for (int64_t query = 0; query < n; ++query) {
             const Weights weights = weights_of(y, head, query);
-            const Row vector = head_at(q, head, query);
+            const Row vector = row_of(q, head, query);
             const Row gradient = part_of(d, query, head * head_dim, head_dim);
             for (size_t j = 0; j < dk.size(); ++j) {
                 add_scaled(dk[j], weights.d_scores[j], vector);
@@ -211,7 +212,7 @@ Row head_gradient(const Row& x, const Row& norm, const Row& table, Row d, float 
         d[i + 1] = b * table[i] - a * table[i + 1];
     }
     const auto n = static_cast<float>(x.size());
-    const float size = std::sqrt(dot_of(x, x) / n + eps);
+    const float size = std::sqrt(dot(x, x) / n + eps);
     float mean = 0;
     for (size_t i = 0; i < d.size(); ++i) {
         d[i] *= norm[i];

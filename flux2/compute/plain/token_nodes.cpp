@@ -14,15 +14,6 @@
 namespace flux2::own {
 namespace {
 
-// A head of token i of x [head_dim, n_head, n].
-Row head_of(const ggml_tensor* x, int64_t head, int64_t i) {
-    return read_row(x, bytes_at(head, x->nb[1]) + bytes_at(i, x->nb[2]), x->ne[0]);
-}
-
-float dot(const Row& a, const Row& b) {
-    return std::inner_product(a.begin(), a.end(), b.begin(), 0.0f);
-}
-
 float root_mean_square(const Row& x, float eps) {
     return std::sqrt(dot(x, x) / static_cast<float>(x.size()) + eps);
 }
@@ -32,16 +23,17 @@ void plain_linear(ggml_tensor* y, int ith, int nth, void*) {
     const ggml_tensor* down = y->src[2];
     const auto params = params_of<LinearParams>(y);
     share(y->ne[1], ith, nth, [&](int64_t i) {
+        RowReader reader;
         Row in = row_of(y->src[1], i);
         if (down != nullptr) {
             const Row x = in;
             for (int64_t j = 0; j < down->ne[1]; ++j) {
-                in.push_back(dot(row_of(down, j), x));
+                in.push_back(dot(reader.row(down, j), x));
             }
         }
         Row out(static_cast<size_t>(y->ne[0]));
         for (int64_t j = 0; j < w->ne[1]; ++j) {
-            const Row weights = row_of(w, j);
+            const RowView weights = reader.row(w, j);
             if (!params.transposed) {
                 out[static_cast<size_t>(j)] = params.factor * dot(weights, in);
                 continue;
@@ -68,14 +60,15 @@ void plain_unpack(ggml_tensor* y, int ith, int nth, void*) {
 void plain_add_pair(ggml_tensor* y, int ith, int nth, void*) {
     const ggml_tensor *down = y->src[2], *up = y->src[3];
     share(y->ne[1], ith, nth, [&](int64_t i) {
+        RowReader reader;
         const Row x = row_of(y->src[1], i);
         Row inner;
         for (int64_t j = 0; j < down->ne[1]; ++j) {
-            inner.push_back(dot(row_of(down, j), x));
+            inner.push_back(dot(reader.row(down, j), x));
         }
         Row out = row_of(y->src[0], i);
         for (int64_t j = 0; j < up->ne[1]; ++j) {
-            out[static_cast<size_t>(j)] += dot(row_of(up, j), inner);
+            out[static_cast<size_t>(j)] += dot(reader.row(up, j), inner);
         }
         set_row(y, i, out);
     });
@@ -169,7 +162,7 @@ void plain_join_heads(ggml_tensor* y, int ith, int nth, void*) {
         const int part = i < n_first ? 0 : 1;
         const ggml_tensor* x = y->src[part * sources];
         for (int64_t head = 0; head < y->ne[1]; ++head) {
-            Row row = head_of(x, head, i - part * n_first);
+            Row row = row_of(x, head, i - part * n_first);
             if (params.normalises) {
                 const Row norm = row_of(y->src[part * sources + 1], 0);
                 const float size = root_mean_square(row, params.eps);
@@ -180,7 +173,7 @@ void plain_join_heads(ggml_tensor* y, int ith, int nth, void*) {
             if (params.rotates) {
                 rotate(row, row_of(table, i), params.halves);
             }
-            write_row(y, bytes_at(head, y->nb[1]) + bytes_at(i, y->nb[2]), row);
+            write_row(y, row_offset(y, head, i), row);
         }
     });
 }
@@ -190,7 +183,7 @@ class Answer {
   public:
     explicit Answer(const Row& query) : query_(query), sum_(query.size()) {}
 
-    void see(const Row& key, const Row& value, float mask) {
+    void see(RowView key, RowView value, float mask) {
         const float score = dot(query_, key) / std::sqrt(static_cast<float>(key.size())) + mask;
         if (score == -std::numeric_limits<float>::infinity()) {
             return;
@@ -232,15 +225,17 @@ void plain_attention(ggml_tensor* y, int ith, int nth, void*) {
         const int64_t head = i % n_head;
         const int64_t head_kv = head / (n_head / k->ne[1]);
         const bool is_main = query < params.n_main;
-        const Row vector = head_of(q, head, query);
+        const Row vector = row_of(q, head, query);
         const Row masks = mask != nullptr ? row_of(mask, query) : Row(bytes_at(k->ne[2], 1));
         Answer answer(vector);
+        RowReader keys;
+        RowReader values;
         for (int64_t j = is_main ? 0 : params.n_main; j < k->ne[2]; ++j) {
-            answer.see(head_of(k, head_kv, j), head_of(v, head_kv, j),
+            answer.see(keys.row(k, head_kv, j), values.row(v, head_kv, j),
                        masks[static_cast<size_t>(j)]);
         }
         for (int64_t j = 0; params.has_kept && is_main && j < y->src[3]->ne[2]; ++j) {
-            answer.see(head_of(y->src[3], head_kv, j), head_of(y->src[4], head_kv, j), 0.0f);
+            answer.see(keys.row(y->src[3], head_kv, j), values.row(y->src[4], head_kv, j), 0.0f);
         }
         const size_t row = bytes_at(query, y->nb[1]);
         if (params.keeps_sums) {

@@ -1,0 +1,18 @@
+// y = W x for matrices of few bits, where they lie, by compute/cpu/code_panels: rows are rounded to
+// 8 bits with a scale for every 32 values, matrices are not rounded, sums are F32. The values of a
+// result are the same for any number of threads.
+#pragma once
+
+#include "compute/graph.hpp"
+
+#include <ggml.h>
+
+namespace flux2::cpu {
+
+// Whether this CPU has the instructions and the matrix [in, out] the right type and size.
+bool suits_codes(const ggml_tensor* matrix);
+
+// w [in, out], x [in, n] in F32, whose rows may lie apart -> [out, n] in F32.
+ggml_tensor* linear_in_codes(Graph& g, ggml_tensor* w, ggml_tensor* x);
+
+}  // namespace flux2::cpu

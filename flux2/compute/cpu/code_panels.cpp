@@ -1,0 +1,136 @@
+#include "compute/cpu/code_panels.hpp"
+
+#include "compute/cpu/amx_tiles.hpp"
+#include "compute/cpu/code_panels_x86.hpp"
+#include "compute/cpu/instructions.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace flux2::cpu {
+namespace {
+
+// ---- Plain forms ----
+
+void round_block_plain(const float* from, RowCodes& to) {
+    float size = 0;
+    bool finite = true;
+    for (int64_t i = 0; i < kCodeBlock; ++i) {
+        size = std::max(size, std::abs(from[i]));
+        finite = finite && std::isfinite(from[i]);
+    }
+    to.scale = finite ? size / kMostCode : std::numeric_limits<float>::quiet_NaN();
+    const float factor = size > kLeastSize ? kMostCode / size : 0;
+    std::array<int, 2> totals = {};  // of both halves
+    for (size_t i = 0; i < to.codes.size(); ++i) {
+        const int code = finite ? static_cast<int>(std::nearbyint(from[i] * factor)) : 0;
+        to.codes[i] = static_cast<int8_t>(code);
+        totals[i / kCodeHalf] += code;
+    }
+    to.sums = {to.scale * static_cast<float>(totals[0] + totals[1]),
+               to.scale * static_cast<float>(totals[0]), to.scale * static_cast<float>(totals[1])};
+}
+
+// Of codes [first, first + n).
+int32_t code_product(const PanelCodes& panel, int64_t column, const RowCodes& row, int64_t first,
+                     int64_t n) {
+    int32_t sum = 0;
+    for (int64_t i = first; i < first + n; ++i) {
+        const int64_t at = (i / kCodeGroup * kCodeColumns + column) * kCodeGroup + i % kCodeGroup;
+        sum += panel.codes[static_cast<size_t>(at)] * row.codes[static_cast<size_t>(i)];
+    }
+    return sum;
+}
+
+void multiply_panel_plain(const RowsTimesCodes& m, const PanelCodes* panel, float* to) {
+    const size_t n_parts = m.in_halves ? 2 : 1;
+    const int64_t n = kCodeBlock / static_cast<int64_t>(n_parts);
+    for (int64_t i = 0; i < m.n_rows * kCodeColumns; ++i) {
+        const int64_t row = i / kCodeColumns;
+        const auto column = static_cast<size_t>(i % kCodeColumns);
+        float& result = to[row * m.result_stride + i % kCodeColumns];
+        float sum = m.adds ? result : 0;
+        for (int64_t block = 0; block < m.n_blocks; ++block) {
+            const PanelCodes& w = panel[block];
+            const RowCodes& x = m.rows[row * m.row_stride + block];
+            for (size_t part = 0; part < n_parts; ++part) {
+                const auto first = static_cast<int64_t>(part) * n;
+                sum += static_cast<float>(code_product(w, i % kCodeColumns, x, first, n)) *
+                       (w.scales[part][column] * x.scale);
+                sum += w.offsets[part][column] * x.sums[m.in_halves ? part + 1 : 0];
+            }
+        }
+        result = sum;
+    }
+}
+
+// ---- The form for this CPU ----
+
+struct Form {
+    int most_bits;  // of codes that it multiplies
+    void (*round_block)(const float* from, RowCodes& to);
+    void (*multiply_panel)(const RowsTimesCodes& m, const PanelCodes* panel, float* to);
+};
+
+constexpr Form kPlain = {8, round_block_plain, multiply_panel_plain};
+
+#if defined(FLUX2_X86)
+
+constexpr Form kAvx2 = {5, round_block_avx2, multiply_panel_avx2};
+constexpr Form kAvxVnni = {8, round_block_avx2, multiply_panel_avx_vnni};
+constexpr Form kAvx512Vnni = {8, round_block_avx2, multiply_panel_avx512_vnni};
+
+// The best one that this CPU has, null without AVX2.
+const Form* best_form() {
+    if (!has_avx2()) {
+        return nullptr;
+    }
+    if (has_avx512_vnni()) {
+        return &kAvx512Vnni;
+    }
+    return has_avx_vnni() ? &kAvxVnni : &kAvx2;
+}
+
+#endif
+
+const Form& form_for(int bits) {
+#if defined(FLUX2_X86)
+    const Form* best = best_form();
+    if (best != nullptr && bits <= best->most_bits) {
+        return *best;
+    }
+#else
+    static_cast<void>(bits);
+#endif
+    return kPlain;
+}
+
+}  // namespace
+
+int most_code_bits() {
+#if defined(FLUX2_X86)
+    const Form* best = best_form();
+    // AMX, and AVX-512 without instructions for integers, are left to others.
+    const bool left = has_amx() || (best == &kAvx2 && has_avx512());
+    return best == nullptr || left ? 0 : best->most_bits;
+#else
+    return 0;
+#endif
+}
+
+void round_to_codes(const float* from, int64_t n, RowCodes* to) {
+    const auto round_block = form_for(/*bits=*/0).round_block;
+    for (int64_t i = 0; i < n; i += kCodeBlock, ++to) {
+        round_block(from + i, *to);
+    }
+}
+
+void multiply(const RowsTimesCodes& m) {
+    const auto multiply_panel = form_for(m.bits).multiply_panel;
+    for (int64_t i = 0; i < m.n_panels; ++i) {
+        multiply_panel(m, m.panels + i * m.n_blocks, m.results + i * kCodeColumns);
+    }
+}
+
+}  // namespace flux2::cpu
