@@ -90,6 +90,23 @@ test('two references are sent in their order, with roles in the prompt', async (
   assert.match(made.settings.full_prompt, /style.*image 1/)
 })
 
+test('references that are chosen before the server has answered get its roles', async () => {
+  let answer
+  const answered = new Promise((resolve) => { answer = resolve })
+  const holdBack = (page) => page.route('**/api/v1/capabilities', async (route) => {
+    await answered
+    await route.continue()
+  })
+  const page = await openPage(await sharedServer(), { prepare: holdBack })
+  await page.setInputFiles('#reference-files', [{ name: 'red.png', mimeType: 'image/png', buffer: pngOf(64, 64, () => [200, 30, 30, 255]) }])
+  const role = page.getByRole('combobox', { name: t('references.role', { n: 1 }) })
+  await role.waitFor()
+  assert.equal(await role.locator('option[value="style"]').count(), 0)
+  answer()
+  await role.selectOption('style')
+  assert.equal(await role.inputValue(), 'style')
+})
+
 test('a pasted picture becomes a reference', async () => {
   const page = await openPage(await sharedServer())
   await page.locator('#prompt').waitFor()

@@ -38,14 +38,15 @@ const watch = (page, url, expected) => {
   return problems
 }
 
-// A page in a context of its own. `another` is a page whose tab group it joins.
-export const openPage = async (server, { width = 1280, height = 900, expected = [], another = null, ...options } = {}) => {
+// A page in a context of its own. `another` is a page whose tab group it joins; `prepare` gets the page before it is loaded.
+export const openPage = async (server, { width = 1280, height = 900, expected = [], another = null, prepare = null, ...options } = {}) => {
   const context = another?.context() ?? await browser.newContext({ viewport: { width, height }, reducedMotion: 'reduce', ...options })
   const page = await context.newPage()
   page.setDefaultTimeout(15000)
   const problems = watch(page, server.url, expected)
   await page.addInitScript(keepSentFields)
   open.push({ page, problems })
+  await prepare?.(page)
   await page.goto(server.url)
   return page
 }

@@ -25,7 +25,7 @@ class References extends EventTarget {
                 tell(t('references.notPicture', {name: file.name ?? ''}), {problem: true});
                 continue;
             }
-            const known = settings.capabilities?.reference_roles.some(({word}) => word === roles[i]);
+            const known = knownRoles().some(({word}) => word === roles[i]);
             const own = roles[i] && !known ? roles[i] : '';
             this.items.push({file, url: URL.createObjectURL(file), role: own ? OWN : roles[i] ?? '', own});
             announce(t('references.added', {n: this.items.length}));
@@ -82,12 +82,13 @@ async function isPicture(file) {
     }
 }
 
+const knownRoles = () => settings.capabilities?.reference_roles ?? [];
+
 function roleChoice(item, index) {
     const n = index + 1;
-    const words = settings.capabilities?.reference_roles ?? [];
     const select = el('select', {'aria-label': t('references.role', {n}), onchange: () => references.set(index, {role: select.value})},
         el('option', {value: ''}, t('references.noRole')),
-        ...words.map(({word, sentence}) => el('option', {value: word, title: sentence.replace('{}', n)},
+        ...knownRoles().map(({word, sentence}) => el('option', {value: word, title: sentence.replace('{}', n)},
             has(`references.roles.${word}`) ? t(`references.roles.${word}`) : word)),
         el('option', {value: OWN}, t('references.ownRole')));
     select.value = item.role;
@@ -160,10 +161,18 @@ export function startReferences() {
     const zone = el('div', {class: 'drop-zone', 'data-drop': 'reference'}, el('p', {class: 'note'}, t('references.hint')),
         el('button', {type: 'button', id: 'reference-add', onclick: () => picker.click()}, t('references.add')), picker);
     $('references').append(list, zone);
+    let shownRoles = '';
     const show = () => {
+        shownRoles = JSON.stringify(knownRoles());
         list.replaceChildren(...references.items.map(row));
         list.hidden = references.items.length === 0;
     };
     references.addEventListener('change', show);
+    // Pictures may be there before the server has answered.
+    settings.addEventListener('offer', () => {
+        if (JSON.stringify(knownRoles()) !== shownRoles) {
+            show();
+        }
+    });
     show();
 }

@@ -1,4 +1,5 @@
-// The state of the page: what the server offers, and the values of the form. Views subscribe to "change" and show it.
+// The state of the page: what the server offers, and the values of the form. Views subscribe to "change" and show it, or to "offer" where
+// only the server's part matters.
 
 const NAME = 'flux2-form';
 
@@ -53,6 +54,7 @@ class Settings extends EventTarget {
 
     offer({capabilities, models, loras}) {
         Object.assign(this, {capabilities, models, loras});
+        this.dispatchEvent(new Event('offer'));
         this.tell(null);
     }
 
