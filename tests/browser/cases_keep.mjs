@@ -1,7 +1,7 @@
 // What is kept: the gallery, settings of pictures, prompts.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
-import { api, button, dialog, drop, fill, fillMore, history, makePicture, openPage, t } from './page.mjs'
+import { api, button, dialog, drop, fill, fillMore, history, holdBack, makePicture, openPage, t } from './page.mjs'
 import { pngOf, withText } from './png.mjs'
 import { test } from './runner.mjs'
 import { sharedServer } from './server.mjs'
@@ -101,6 +101,17 @@ test('a dropped PNG of A1111 brings its settings back', async () => {
   for (const [id, value] of [['seed', '4242'], ['width', '192'], ['height', '128'], ['steps', '']]) {
     assert.equal(await page.inputValue(`#${id}`), value, id)
   }
+})
+
+test('settings of a file that is dropped before the server has answered are used when it has', async () => {
+  const { prepare, release } = holdBack('**/api/v1/models')
+  const page = await openPage(await sharedServer(), { prepare })
+  const bytes = withText(pngOf(192, 128, () => [9, 9, 90, 255]), 'parameters', 'a castle, early\nSteps: 6, Seed: 7, Size: 192x128')
+  await drop(page, 'body', [{ name: 'a1111.png', bytes }])
+  await button(dialog(page), 'drop.settings').click()
+  release()
+  await page.waitForFunction(() => document.getElementById('prompt').value === 'a castle, early')
+  assert.equal(await page.inputValue('#width'), '192')
 })
 
 test('prompts that were used are offered again', async () => {

@@ -1,6 +1,6 @@
 // Making pictures: from a prompt, cancelled, with references, with a LoRA, in several tabs.
 import assert from 'node:assert/strict'
-import { api, button, fill, fillMore, history, makePicture, openPage, submit, t, until } from './page.mjs'
+import { api, button, fill, fillMore, history, holdBack, makePicture, openPage, submit, t, until } from './page.mjs'
 import { pngOf, sizeOf } from './png.mjs'
 import { test } from './runner.mjs'
 import { sharedServer } from './server.mjs'
@@ -91,18 +91,13 @@ test('two references are sent in their order, with roles in the prompt', async (
 })
 
 test('references that are chosen before the server has answered get its roles', async () => {
-  let answer
-  const answered = new Promise((resolve) => { answer = resolve })
-  const holdBack = (page) => page.route('**/api/v1/capabilities', async (route) => {
-    await answered
-    await route.continue()
-  })
-  const page = await openPage(await sharedServer(), { prepare: holdBack })
+  const { prepare, release } = holdBack('**/api/v1/capabilities')
+  const page = await openPage(await sharedServer(), { prepare })
   await page.setInputFiles('#reference-files', [{ name: 'red.png', mimeType: 'image/png', buffer: pngOf(64, 64, () => [200, 30, 30, 255]) }])
   const role = page.getByRole('combobox', { name: t('references.role', { n: 1 }) })
   await role.waitFor()
   assert.equal(await role.locator('option[value="style"]').count(), 0)
-  answer()
+  release()
   await role.selectOption('style')
   assert.equal(await role.inputValue(), 'style')
 })

@@ -1,7 +1,7 @@
 // Who can use it: with the keyboard alone, on a phone, with a screen reader.
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
-import { button, dialog, drop, fill, makePicture, openPage, sentFile, submit, t } from './page.mjs'
+import { button, dialog, drop, fill, makePicture, offered, openPage, sentFile, submit, t } from './page.mjs'
 import { pngOf, sizeOf } from './png.mjs'
 import { test } from './runner.mjs'
 import { Server, sharedServer } from './server.mjs'
@@ -29,7 +29,7 @@ const tabTo = async (page, selector) => {
 test('a picture is made and looked at with the keyboard alone', async () => {
   const server = await sharedServer()
   const page = await openPage(server)
-  await page.locator('#prompt').waitFor()
+  await offered(page)
   await tabTo(page, '#prompt')
   await page.keyboard.type('a picture made with keys')
   for (const id of ['width', 'height']) {

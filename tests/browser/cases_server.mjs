@@ -1,6 +1,6 @@
 // The server behind the page: it wants a key, it goes and comes back.
 import assert from 'node:assert/strict'
-import { button, dialog, fill, fillMore, makePicture, openPage, submit, t } from './page.mjs'
+import { button, dialog, fill, fillMore, holdBack, makePicture, offered, openPage, submit, t } from './page.mjs'
 import { test } from './runner.mjs'
 import { Server } from './server.mjs'
 
@@ -22,6 +22,18 @@ test('a wrong key is refused and asked for again; the right one is kept for the 
   assert.equal(await dialog(page).count(), 0)
   const another = await openPage(server, { another: page, expected: [/401/] })
   await dialog(another).waitFor()
+})
+
+test('a key is not asked for again by requests that were sent before it was entered', async () => {
+  const server = await Server.start(['--api-key', 'secret'])
+  const { prepare, release } = holdBack('**/api/v1/capabilities')
+  const page = await openPage(server, { expected: [/401/], prepare })
+  await dialog(page).getByLabel(t('key.field'), { exact: true }).fill('secret')
+  await button(dialog(page), 'key.use').click()
+  await dialog(page).waitFor({ state: 'hidden' })
+  release()
+  await offered(page)
+  assert.equal(await dialog(page).count(), 0)
 })
 
 test('a key is kept for later visits when that is wanted', async () => {

@@ -51,6 +51,17 @@ export const openPage = async (server, { width = 1280, height = 900, expected = 
   return page
 }
 
+// For `prepare`: holds back answers whose path matches until the function it returns is called.
+export const holdBack = (path) => {
+  let release
+  const released = new Promise((resolve) => { release = resolve })
+  const prepare = (page) => page.route(path, async (route) => {
+    await released
+    await route.continue()
+  })
+  return { prepare, release }
+}
+
 // Ends all pages of a case. Throws what they did wrong; shows them when the case has failed.
 export const closePages = async (failed, name) => {
   const pages = open.splice(0)
@@ -62,10 +73,12 @@ export const closePages = async (failed, name) => {
   if (problems.length > 0) throw new Error(problems.join('\n'))
 }
 
+// The model's own size is filled in when the server has told it.
+export const offered = (page) => page.waitForFunction(() => document.getElementById('width').value !== '')
+
 // Sides of 64 keep the cases quick.
 export const fill = async (page, { prompt, width = 64, height = 64, seed = '1' }) => {
-  // The model's own size is filled in when the server has told it.
-  await page.waitForFunction(() => document.getElementById('width').value !== '')
+  await offered(page)
   await page.fill('#prompt', prompt)
   if (width) await page.fill('#width', String(width))
   if (height) await page.fill('#height', String(height))

@@ -80,7 +80,8 @@ export async function send(path, {method = 'GET', body, signal, quiet = false} =
         if (response.ok) {
             return response;
         }
-        if (response.status !== 401 || (quiet && declined) || !(await newKey(key !== ''))) {
+        const isNewer = savedKey() !== key;  // entered while this request was on its way
+        if (response.status !== 401 || (!isNewer && ((quiet && declined) || !(await newKey(key !== ''))))) {
             throw await errorOf(response);
         }
     }

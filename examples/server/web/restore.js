@@ -66,6 +66,7 @@ async function restoreReferences(picture, needs) {
 }
 
 export async function restorePicture(picture, options = {}) {
+    await settings.offered;
     const {width, height} = picture.settings;
     const {request, needs} = picture;
     tellUnused(apply({width, height, ...request}, options));
@@ -81,7 +82,8 @@ export async function settingsOfFile(file) {
     return found.source === null ? null : found;
 }
 
-export function restoreFile(found, name) {
+export async function restoreFile(found, name) {
+    await settings.offered;
     const unused = apply(found.request, {otherProgram: found.source !== 'flux2'});
     tell(t('drop.restored', {name}));
     tellUnused([...unused, ...found.unused]);

@@ -23,6 +23,8 @@ const DEFAULTS = {
 };
 
 class Settings extends EventTarget {
+    #wasOffered;
+    offered = new Promise((resolve) => { this.#wasOffered = resolve; });  // until the server has answered for the first time
     values = {...DEFAULTS, ...stored()};
     capabilities = null;
     models = [];
@@ -54,6 +56,7 @@ class Settings extends EventTarget {
 
     offer({capabilities, models, loras}) {
         Object.assign(this, {capabilities, models, loras});
+        this.#wasOffered();
         this.dispatchEvent(new Event('offer'));
         this.tell(null);
     }
