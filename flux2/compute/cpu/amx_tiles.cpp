@@ -47,22 +47,27 @@ FLUX2_INLINE void add_product() {
 
 constexpr int64_t kLine = 64;  // bytes of a tile's row
 
-// Adds the products of n tiles each to the sums.
-FLUX2_INLINE void add_products(const AmxProduct& m) {
-    const uint16_t* rows = m.rows;
-    const uint16_t* columns = m.columns;
-    for (int64_t i = 0; i < m.n_tiles; ++i) {
-        load_tile<6>(columns, kLine);
-        load_tile<4>(rows, kLine);
-        add_product<0, 4, 6>();
-        load_tile<7>(columns + m.columns_distance, kLine);
-        add_product<1, 4, 7>();
-        load_tile<5>(rows + m.rows_distance, kLine);
-        add_product<2, 5, 6>();
-        add_product<3, 5, 7>();
-        rows += kAmxTileSize;
-        columns += kAmxTileSize;
-    }
+// Adds the products of two tiles of rows and two of columns to the sums. The columns' tiles stay.
+FLUX2_INLINE void add_products(const uint16_t* rows, int64_t rows_distance, const uint16_t* columns,
+                               int64_t columns_distance) {
+    load_tile<6>(columns, kLine);
+    load_tile<4>(rows, kLine);
+    add_product<0, 4, 6>();
+    load_tile<7>(columns + columns_distance, kLine);
+    add_product<1, 4, 7>();
+    load_tile<5>(rows + rows_distance, kLine);
+    add_product<2, 5, 6>();
+    add_product<3, 5, 7>();
+}
+
+// The same with the columns of the call before.
+FLUX2_INLINE void add_products(const uint16_t* rows, int64_t rows_distance) {
+    load_tile<4>(rows, kLine);
+    add_product<0, 4, 6>();
+    add_product<1, 4, 7>();
+    load_tile<5>(rows + rows_distance, kLine);
+    add_product<2, 5, 6>();
+    add_product<3, 5, 7>();
 }
 
 FLUX2_INLINE void clear_sums() {
@@ -81,11 +86,11 @@ FLUX2_INLINE void load_sums(const AmxProduct& m) {
     load_tile<3>(below + kAmxColumns, stride);
 }
 
-FLUX2_INLINE void store_sums(const AmxProduct& m) {
-    const int64_t stride = m.stride * static_cast<int64_t>(sizeof(float));
-    float* below = m.results + kAmxRows * m.stride;
-    store_tile<0>(m.results, stride);
-    store_tile<1>(m.results + kAmxColumns, stride);
+FLUX2_INLINE void store_sums(float* results, int64_t values_of_row) {
+    const int64_t stride = values_of_row * static_cast<int64_t>(sizeof(float));
+    float* below = results + kAmxRows * values_of_row;
+    store_tile<0>(results, stride);
+    store_tile<1>(results + kAmxColumns, stride);
     store_tile<2>(below, stride);
     store_tile<3>(below + kAmxColumns, stride);
 }
@@ -114,41 +119,49 @@ void multiply(const AmxProduct& m) {
     } else {
         clear_sums();
     }
-    add_products(m);
-    store_sums(m);
+    for (int64_t tile = 0; tile < m.n_tiles * kAmxTileSize; tile += kAmxTileSize) {
+        add_products(m.rows + tile, m.rows_distance, m.columns + tile, m.columns_distance);
+    }
+    store_sums(m.results, m.stride);
 }
 
 // Every tile is read once.
 void multiply_split(const AmxProduct& m) {
     const int64_t rest = m.n_tiles * kAmxTileSize;
-    const uint16_t* rows = m.rows;
-    const uint16_t* columns = m.columns;
     clear_sums();
-    for (int64_t i = 0; i < m.n_tiles; ++i) {
-        load_tile<6>(columns + rest, kLine);
-        load_tile<4>(rows, kLine);
-        add_product<0, 4, 6>();
-        load_tile<7>(columns + rest + m.columns_distance, kLine);
-        add_product<1, 4, 7>();
-        load_tile<5>(rows + m.rows_distance, kLine);
-        add_product<2, 5, 6>();
-        add_product<3, 5, 7>();
+    for (int64_t tile = 0; tile < rest; tile += kAmxTileSize) {
+        const uint16_t* rows = m.rows + tile;
+        const uint16_t* columns = m.columns + tile;
+        add_products(rows, m.rows_distance, columns + rest, m.columns_distance);
         load_tile<6>(columns, kLine);
         add_product<0, 4, 6>();
         load_tile<7>(columns + m.columns_distance, kLine);
         add_product<1, 4, 7>();
         add_product<2, 5, 6>();
         add_product<3, 5, 7>();
-        load_tile<4>(rows + rest, kLine);
-        add_product<0, 4, 6>();
-        add_product<1, 4, 7>();
-        load_tile<5>(rows + rest + m.rows_distance, kLine);
-        add_product<2, 5, 6>();
-        add_product<3, 5, 7>();
-        rows += kAmxTileSize;
-        columns += kAmxTileSize;
+        add_products(rows + rest, m.rows_distance);
     }
-    store_sums(m);
+    store_sums(m.results, m.stride);
+}
+
+void convolve(const AmxConvolution& m) {
+    constexpr int64_t kNext = kAmxTileSize;  // of 16 pixels
+    clear_sums();
+    int64_t tile = 0;
+    for (int64_t i = 0; i < m.n_planes; ++i) {
+        const uint16_t* plane = m.pixels + i * 2 * m.plane;
+        for (int64_t y = 0; y < m.size; ++y) {
+            for (int64_t x = 0; x < m.size; ++x, tile += kAmxTileSize) {
+                const uint16_t* pixels = plane + y * m.row + x * kAmxInner;
+                if (m.columns_rest != nullptr) {
+                    add_products(pixels, kNext, m.columns_rest + tile, m.columns_distance);
+                }
+                add_products(pixels, kNext, m.columns + tile, m.columns_distance);
+                add_products(pixels + m.plane, kNext);
+            }
+        }
+    }
+    store_sums(m.results, 2 * kAmxColumns);
 }
 
 #else
@@ -166,6 +179,8 @@ AmxThread::~AmxThread() {}
 void multiply(const AmxProduct&) {}
 
 void multiply_split(const AmxProduct&) {}
+
+void convolve(const AmxConvolution&) {}
 
 #endif
 

@@ -40,9 +40,4 @@ namespace flux2::cpu {
 ggml_tensor* winograd_conv(Graph& g, ggml_tensor* filter, ggml_tensor* bias, ggml_tensor* x,
                            ggml_tensor* skip, int32_t scale);
 
-// The same in AMX tiles: transformed values are sums of two numbers in BF16. Only where has_amx()
-// (compute/cpu/amx_tiles).
-ggml_tensor* winograd_conv_amx(Graph& g, ggml_tensor* filter, ggml_tensor* bias, ggml_tensor* x,
-                               ggml_tensor* skip, int32_t scale);
-
 }  // namespace flux2::cpu

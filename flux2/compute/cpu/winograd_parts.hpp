@@ -1,5 +1,5 @@
-// What the forms of a convolution after Winograd share. compute/cpu/winograd.hpp has the
-// mathematics.
+// The transforms of a convolution after Winograd, and its feature maps in tiles.
+// compute/cpu/winograd.hpp has the mathematics.
 #pragma once
 
 #include "compute/cpu/instructions.hpp"

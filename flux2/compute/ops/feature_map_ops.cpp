@@ -1,5 +1,6 @@
 #include "compute/ops/feature_map_ops.hpp"
 
+#include "compute/cpu/amx_conv.hpp"
 #include "compute/cpu/amx_tiles.hpp"
 #include "compute/cpu/attention.hpp"
 #include "compute/cpu/direct_conv.hpp"
@@ -68,17 +69,13 @@ ggml_tensor* stock_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tens
 
 // ---- On CPUs; feature maps are [channels, w, h] ----
 
-// In F32 where the filters are.
-ggml_tensor* cpu_conv_3x3(Graph& g, const Conv& w, ggml_tensor* x, ggml_tensor* skip,
-                          int32_t scale) {
-    return cpu::has_amx() && w.weight->type != GGML_TYPE_F32
-               ? cpu::winograd_conv_amx(g, w.weight, w.bias, x, skip, scale)
-               : cpu::winograd_conv(g, w.weight, w.bias, x, skip, scale);
-}
-
-ggml_tensor* cpu_conv(Graph& g, const Conv& w, ggml_tensor* x, ggml_tensor* skip = nullptr) {
+ggml_tensor* cpu_conv(Graph& g, const Conv& w, ggml_tensor* x, ggml_tensor* skip = nullptr,
+                      int32_t scale = 1) {
+    if (cpu::has_amx() && w.weight->type == GGML_TYPE_F16) {  // F32 filters ask for F32
+        return cpu::amx_conv(g, w.weight, w.bias, x, skip, scale);
+    }
     return w.weight->ne[0] == 1 ? cpu::direct_conv(g, w.weight, w.bias, x, skip, /*stride=*/1)
-                                : cpu_conv_3x3(g, w, x, skip, /*scale=*/1);
+                                : cpu::winograd_conv(g, w.weight, w.bias, x, skip, scale);
 }
 
 ggml_tensor* cpu_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v) {
@@ -208,7 +205,7 @@ FeatureMap conv_up(Graph& g, const Conv& w, const FeatureMap& x, MapPrecision pr
     }
     return {is_stock(g)
                 ? stock_conv(g, w, ggml_upscale(g, x.tensor, kScale, GGML_SCALE_MODE_NEAREST))
-                : cpu_conv_3x3(g, w, x.tensor, nullptr, kScale)};
+                : cpu_conv(g, w, x.tensor, nullptr, kScale)};
 }
 
 FeatureMap group_norm(Graph& g, const GroupNorm& w, const FeatureMap& x) {

@@ -1,0 +1,20 @@
+// Convolution with steps of 1 in AMX tiles (compute/cpu/amx_tiles): rows of a tile are neighbouring
+// pixels, and a position in the filter is a move of where they are read.
+//
+// Pixels are sums of two numbers in BF16, and filters too, unless one number holds them exactly, as
+// it does where a file has them in BF16.
+#pragma once
+
+#include "compute/graph.hpp"
+
+#include <ggml.h>
+
+namespace flux2::cpu {
+
+// filter [size, size, in, out] in F16, size 1 or 3; x [in, w, h] -> [out, w * scale, h * scale].
+// `scale` 1 or 2: each pixel of x counts as scale x scale pixels. `skip`, of the result's shape, is
+// added; may be null. Only where has_amx().
+ggml_tensor* amx_conv(Graph& g, ggml_tensor* filter, ggml_tensor* bias, ggml_tensor* x,
+                      ggml_tensor* skip, int32_t scale);
+
+}  // namespace flux2::cpu
