@@ -1,3 +1,4 @@
+#include "compute/cpu/amx_tiles.hpp"
 #include "compute/cpu/code_panels.hpp"
 #include "compute/cpu/column_codes.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
@@ -33,9 +34,14 @@ bool suits_tiles(TensorType type, int64_t in, int64_t out) {
         ggml_new_tensor_2d(context.get(), static_cast<ggml_type>(type), in, out));
 }
 
-// Whether it multiplies other types in F32.
+// Whether it multiplies in BF16.
+bool has_bf16_tiles() {
+    return cpu::has_matrix_tiles() || cpu::has_amx();
+}
+
+// Whether it multiplies types that are not coded in F32.
 bool has_f32_tiles() {
-    return !cpu::has_matrix_tiles() && suits_tiles(TensorType::f16, 64, 64);
+    return !has_bf16_tiles() && suits_tiles(TensorType::f16, 64, 64);
 }
 
 struct Case {
@@ -162,14 +168,25 @@ void check_case(const Case& c, int n_threads) {
 }  // namespace
 
 TEST_CASE("a product in BF16 tiles is that of the values rounded to BF16") {
-    if (!cpu::has_matrix_tiles()) {
+    if (!has_bf16_tiles()) {
         return;
     }
     for (const TensorType type : matrix_types()) {
-        if (type != TensorType::f32 && converts_from_f32(type)) {
-            check_case({.type = type, .in = 512, .out = 24, .n = 17}, 2);
+        // With AMX these are repacked (test_amx_linear).
+        const bool others =
+            cpu::has_amx() && (type == TensorType::q8_0 || type == TensorType::bf16);
+        if (type != TensorType::f32 && converts_from_f32(type) && !others) {
+            check_case({.type = type, .in = 512, .out = 32, .n = 17}, 2);
+            check_case({.type = type, .in = 3328, .out = 96, .n = 40}, 3);
         }
     }
+}
+
+TEST_CASE("BF16 tiles of Arm CPUs take other sizes too") {
+    if (!cpu::has_matrix_tiles()) {
+        return;
+    }
+    check_case({.type = TensorType::q4_k, .in = 512, .out = 24, .n = 17}, 2);
     for (const int n_threads : {1, 2, 3}) {
         check_case({.type = TensorType::bf16, .in = 64, .out = 24, .n = 17}, n_threads);
         check_case({.type = TensorType::f16, .in = 40, .out = 200, .n = 8}, n_threads);
@@ -185,7 +202,7 @@ TEST_CASE("a product in BF16 tiles is that of the values rounded to BF16") {
 }
 
 TEST_CASE("a product in F32 tiles is that of the values, in 8-bit tiles that of rounded rows") {
-    CHECK(!(cpu::most_code_bits() > 0 && cpu::has_matrix_tiles()));
+    CHECK(!(cpu::most_code_bits() > 0 && has_bf16_tiles()));
     for (const TensorType type : matrix_types()) {
         if (!is_coded(type) &&
             (!has_f32_tiles() || type == TensorType::f32 || !converts_from_f32(type))) {
@@ -223,6 +240,7 @@ TEST_CASE("matrices in F32 and of other sizes are left to ggml; others are marke
     CHECK(!suits_tiles(TensorType::f32, 64, 64));
     CHECK(!suits_tiles(TensorType::q8_0, 64, 12));
     CHECK(suits_tiles(TensorType::bf16, 12, 64) == has_f32_tiles());
+    CHECK(suits_tiles(TensorType::f16, 64, 64) == (has_bf16_tiles() || has_f32_tiles()));
     CHECK(suits_tiles(TensorType::q8_0, 64, 64) ==
           (cpu::has_matrix_tiles() || has_f32_tiles() || is_coded(TensorType::q8_0)));
     const ggml_context_ptr context(

@@ -1,5 +1,6 @@
 #include "compute/cpu/tile_linear.hpp"
 
+#include "compute/cpu/amx_linear.hpp"
 #include "compute/cpu/bf16_columns.hpp"
 #include "compute/cpu/code_linear.hpp"
 #include "compute/cpu/instructions.hpp"
@@ -189,7 +190,7 @@ bool suits_tiles(const ggml_tensor* matrix) {
         ggml_get_type_traits(matrix->type)->to_float == nullptr) {
         return false;
     }
-    if (suits_codes(matrix)) {
+    if (suits_codes(matrix) || suits_amx_in_place(matrix)) {
         return true;
     }
     if (has_f32_tiles()) {
@@ -213,6 +214,9 @@ bool is_for_tiles(const ggml_tensor* matrix) {
 ggml_tensor* linear_in_tiles(Graph& g, ggml_tensor* w, ggml_tensor* x) {
     if (suits_codes(w)) {
         return linear_in_codes(g, w, x);
+    }
+    if (suits_amx_in_place(w)) {
+        return linear_amx_in_place(g, w, x);
     }
     if (has_f32_tiles()) {
         return own::linear(g, w, x, {.function = unpacked_linear});

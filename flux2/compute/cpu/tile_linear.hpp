@@ -1,11 +1,12 @@
 // y = W x for matrices of any type but F32, read where they lie: a tile at a time is converted, so
 // there is never a second copy. Sums are F32.
 //
-// Arm CPUs with instructions for it multiply in BF16 (compute/cpu/matrix_tiles): both factors are
-// rounded. With F16 matrices both are sums of two numbers in BF16, whose product but for that of
-// the second ones is computed: as precise as F16, at a third of the speed. x86 CPUs multiply types
-// of few bits as integers (compute/cpu/code_linear), and where they have AVX2 and nothing newer
-// others in F32 (compute/cpu/unpacked_linear).
+// Arm CPUs with instructions for it (compute/cpu/matrix_tiles) and x86 CPUs with AMX
+// (compute/cpu/amx_linear) multiply in BF16: both factors are rounded. With F16 matrices both are
+// sums of two numbers in BF16, whose product but for that of the second ones is computed: as
+// precise as F16, at a third of the speed. Other x86 CPUs multiply types of few bits as integers
+// (compute/cpu/code_linear), and where they have AVX2 and nothing newer others in F32
+// (compute/cpu/unpacked_linear).
 #pragma once
 
 #include "compute/graph.hpp"
