@@ -120,21 +120,24 @@ void check_replaceable(const fs::path& path) {
           ": is a pipe or a device, which cannot be replaced by a file; give the name of a file");
 }
 
-fs::path temporary_name(const fs::path& path) {
+fs::path temporary_name(const fs::path& path, uint32_t number) {
     std::ostringstream suffix;
-    suffix << ".partial-" << std::hex << std::setfill('0') << std::setw(8)
-           << (std::random_device{}() & 0xffffffffu);
+    suffix << ".partial-" << std::hex << std::setfill('0') << std::setw(8) << number;
     return fs::path(path) += suffix.str();
 }
 
 }  // namespace
 
-AtomicFile::AtomicFile(const fs::path& final_path) {
+uint32_t draw_number() {
+    return std::random_device{}();
+}
+
+AtomicFile::AtomicFile(const fs::path& final_path, const std::function<uint32_t()>& draw) {
     constexpr int kMaxNames = 100;
     check_replaceable(final_path);
     final_path_ = behind_links(final_path);
     for (int i = 0; handle_ == -1 && (i == 0 || (name_was_taken() && i < kMaxNames)); ++i) {
-        temporary_path_ = temporary_name(final_path_);
+        temporary_path_ = temporary_name(final_path_, draw());
         handle_ = create_new(temporary_path_);
     }
     if (handle_ == -1) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -32,15 +33,20 @@ class MappedFile {
     size_t size_ = 0;
 };
 
+// At random, from the system.
+uint32_t draw_number();
+
 // A file that is written under a temporary name of its own in the folder of the final name.
 // commit() syncs it and renames it to the final name. Without a commit it is deleted, and an
 // existing file of the final name is untouched. If the final name is a symbolic link, the link is
 // kept and its target is replaced or created.
 class AtomicFile {
   public:
+    // Ends of temporary names are taken from `draw` until a name is free.
     // Throws bad_file when the folder is missing or not writable, and when the final name is a
     // folder, a pipe or a device; bad_argument when it is empty.
-    explicit AtomicFile(const std::filesystem::path& final_path);
+    explicit AtomicFile(const std::filesystem::path& final_path,
+                        const std::function<uint32_t()>& draw = draw_number);
     ~AtomicFile();
     AtomicFile(const AtomicFile&) = delete;
     AtomicFile& operator=(const AtomicFile&) = delete;

@@ -209,6 +209,21 @@ TEST_CASE("two writers of one name do not share a temporary file") {
     CHECK(folder.names() == std::vector<std::string>{"out"});
 }
 
+TEST_CASE("a temporary name that is taken, by a file or a link, is left alone") {
+    const TemporaryFolder folder;
+    write_file(folder / "out.partial-00000001", "another writer's");
+    write_file(folder / "target", "kept");
+    fs::create_symlink(folder / "target", folder / "out.partial-00000002");
+    uint32_t number = 0;
+    AtomicFile file(folder / "out", [&] { return ++number; });
+    CHECK(file.temporary_path() == folder / "out.partial-00000003");
+    file.write_at(0, bytes_of("ours"));
+    file.commit();
+    CHECK(read_file(folder / "out") == bytes_of("ours"));
+    CHECK(read_file(folder / "out.partial-00000001") == bytes_of("another writer's"));
+    CHECK(read_file(folder / "target") == bytes_of("kept"));
+}
+
 TEST_CASE("a new file takes a free name and leaves a taken one alone") {
     const TemporaryFolder folder;
     const auto put = [&](const char* text) {
