@@ -13,7 +13,11 @@ namespace {
 
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
-using File = std::unique_ptr<std::FILE, decltype(&std::fclose)>;
+
+struct CloseFile {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
 
 Key new_key() {
     return {EVP_EC_gen("P-256"), EVP_PKEY_free};
@@ -47,7 +51,7 @@ Certificate new_certificate(const char* name, EVP_PKEY* key, X509* issuer) {
 }
 
 void write(const std::filesystem::path& path, X509* certificate) {
-    const File file(std::fopen(path.c_str(), "w"), std::fclose);
+    const File file(std::fopen(path.c_str(), "w"));
     REQUIRE(PEM_write_X509(file.get(), certificate) == 1);
 }
 
@@ -64,7 +68,7 @@ Certificates make_certificates(const std::filesystem::path& folder, const std::s
     REQUIRE(X509_sign(server.get(), authority_key.get(), EVP_sha256()) > 0);
     write(files.authority, authority.get());
     write(files.certificate, server.get());
-    const File file(std::fopen(files.key.c_str(), "w"), std::fclose);
+    const File file(std::fopen(files.key.c_str(), "w"));
     REQUIRE(PEM_write_PrivateKey(file.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) ==
             1);
     return files;
