@@ -5,6 +5,8 @@
 #include "compute/plain/own_node.hpp"
 #include "compute/shared_work.hpp"
 
+#include <ggml-cpu.h>
+
 #include <algorithm>
 
 namespace flux2::cpu {
@@ -39,7 +41,7 @@ void read_panel(const ggml_tensor* filter, int64_t panel, float* to) {
     const int64_t first = panel * kPanel;
     const int64_t n = std::min(kPanel, filter->ne[3] - first) * row_size;
     if (filter->type == GGML_TYPE_F16) {
-        ggml_fp16_to_fp32_row(static_cast<const ggml_fp16_t*>(filter->data) + first * row_size, to,
+        ggml_cpu_fp16_to_fp32(static_cast<const ggml_fp16_t*>(filter->data) + first * row_size, to,
                               n);
     } else {
         std::copy_n(values(filter) + first * row_size, n, to);
