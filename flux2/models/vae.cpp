@@ -132,8 +132,8 @@ FeatureMap resnet(Graph& g, const Resnet& w, const FeatureMap& x) {
         // Nobody needs x afterwards, so the norm may overwrite it: this is where memory peaks.
         g.expand(skip.tensor);
     }
-    FeatureMap h = conv(g, w.conv1, group_norm_silu(g, w.norm1, x, /*in_place=*/widens));
-    h = conv_add(g, w.conv2, group_norm_silu(g, w.norm2, h), skip);
+    FeatureMap h = conv_of_norm(g, w.conv1, w.norm1, x, {.overwrites_x = widens});
+    h = conv_of_norm(g, w.conv2, w.norm2, h, {.skip = skip});
     g.end_block({h.tensor});
     return h;
 }
@@ -232,7 +232,7 @@ class Layers {
     // In F32.
     FeatureMap last(const GroupNorm& norm, const Conv& w, const BandedMap& x) const {
         if (!in_bands(x.size().channels, x.size().w, x.size().h)) {
-            return conv(g_, w, group_norm_silu(g_, norm, x.whole()));
+            return conv_of_norm(g_, w, norm, x.whole());
         }
         const BandedMap y = conv(g_, w, group_norm_silu(g_, norm, x));
         BandedMap result(g_, y.size());
@@ -270,7 +270,7 @@ ggml_tensor* encoder(Graph& g, const VaeNetwork& n, MapMemory memory, ggml_tenso
         }
     }
     const FeatureMap y = mid(g, e.mid, x.whole());
-    FeatureMap means = conv(g, e.conv_out, group_norm_silu(g, e.norm_out, y));
+    FeatureMap means = conv_of_norm(g, e.conv_out, e.norm_out, y);
     means = conv(g, e.quant_conv, means);
     // The first half of the channels is the mean, the second the logarithm of the variance.
     ggml_tensor* both = to_planes(g, means);

@@ -124,8 +124,9 @@ HostTensor run_conv(const Case& c, int64_t size, Operations operations, const Co
     return bench.compute(op(bench, w, x));
 }
 
-void compare_convs(int64_t size, int64_t least, const ConvOp& op) {
-    for (const Case& c : kCases) {
+void compare_convs(int64_t size, int64_t least, const ConvOp& op,
+                   const std::vector<Case>& cases = kCases) {
+    for (const Case& c : cases) {
         if (c.w < least || c.h < least) {
             continue;
         }
@@ -148,18 +149,41 @@ TEST_CASE("both forms of a convolution agree") {
     compare_convs(3, 1, op);
 }
 
+// What is added to a convolution of x.
+FeatureMap random_skip(Workbench& b, const Conv& w, const FeatureMap& x) {
+    const bool stock = b.graph().form().operations == Operations::stock;
+    const int64_t width = x.tensor->ne[stock ? 0 : 1];
+    const int64_t height = x.tensor->ne[stock ? 1 : 2];
+    const int64_t out = w.bias->ne[0];
+    return b.feature_map({width, height, out, 1}, random_values(width * height * out, 4));
+}
+
 TEST_CASE("both forms of a convolution added to a feature map agree") {
     const ConvOp op = [](Workbench& b, const Conv& w, const FeatureMap& x) {
-        const bool stock = b.graph().form().operations == Operations::stock;
-        const int64_t width = x.tensor->ne[stock ? 0 : 1];
-        const int64_t height = x.tensor->ne[stock ? 1 : 2];
-        const int64_t out = w.bias->ne[0];
-        const FeatureMap skip =
-            b.feature_map({width, height, out, 1}, random_values(width * height * out, 4));
-        return conv_add(b.graph(), w, x, skip);
+        return conv_add(b.graph(), w, x, random_skip(b, w, x));
     };
     compare_convs(1, 1, op);
     compare_convs(3, 1, op);
+}
+
+TEST_CASE("both forms of a convolution after a group norm agree") {
+    for (const bool adds : {false, true}) {
+        const ConvOp op = [&](Workbench& b, const Conv& w, const FeatureMap& x) {
+            const auto channels = [&](unsigned seed) {
+                const int64_t n = w.weight->ne[2];
+                return b.constant(GGML_TYPE_F32, {n, 1, 1, 1}, random_values(n, seed));
+            };
+            return conv_of_norm(b.graph(), w, {channels(5), channels(6)}, x,
+                                {.skip = adds ? random_skip(b, w, x) : FeatureMap{}});
+        };
+        const std::vector<Case> cases = {
+            {1, 1, 32, 16, 3, GGML_TYPE_F16},          {33, 30, 64, 40, 3, GGML_TYPE_F32},
+            {60, 20, 608, 33, 1, GGML_TYPE_F16},       {100, 5, 608, 40, 2, GGML_TYPE_F16, true},
+            {48, 40, 256, 96, 2, GGML_TYPE_F16, true},
+        };
+        compare_convs(1, 1, op, cases);
+        compare_convs(3, 1, op, cases);
+    }
 }
 
 TEST_CASE("both forms of a halving convolution agree") {

@@ -280,6 +280,11 @@ void add_feature_map_cases(std::vector<Case>& cases) {
     add("group_norm_silu", "3 in a group", {37, 23, 64, 1}, 1, norm_of(96));
     add("group_norm_silu", "6 in a group", {19, 13, 64, 1}, 1, norm_of(192));
     add("group_norm_silu", "12 in a group", {9, 7, 64, 1}, 1, norm_of(384));
+    add("conv_of_norm", "odd", {19, 13, 64, 1}, 1, [](Trial& t, const FeatureMap& x) {
+        const FeatureMap y = conv(t.graph(), random_conv(t, 1, 64, 64), x);
+        const Shape ne = {64, 1, 1, 1};
+        return conv_of_norm(t.graph(), random_conv(t, 3, 64, 96), {t.input(ne), t.input(ne)}, y);
+    });
     add("group_norm_relu", "4 groups", {19, 13, 64, 1}, 1, [](Trial& t, const FeatureMap& x) {
         const FeatureMap y = conv(t.graph(), random_conv(t, 1, 64, 256), x);
         const Shape ne = {256, 1, 1, 1};

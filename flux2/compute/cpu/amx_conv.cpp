@@ -2,6 +2,7 @@
 
 #include "compute/cpu/amx_tiles.hpp"
 #include "compute/cpu/filter.hpp"
+#include "compute/cpu/group_norm.hpp"
 #include "compute/cpu/instructions.hpp"
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/values.hpp"
@@ -12,6 +13,8 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <optional>
 
 namespace flux2::cpu {
 
@@ -86,19 +89,6 @@ FLUX2_AVX512 FLUX2_INLINE void store_floats(float* to, const Floats& x, int64_t 
 // the tiles of 16 of them, rounded, those of the other 16, what was left of both likewise, and a
 // last tile whose first number tells whether anything was left; otherwise those tiles are not made.
 
-// One input channel at every position, of 16 output channels; zeros past the last channel.
-FLUX2_AVX512 FLUX2_INLINE void gather_taps(const float* rows, int64_t n_in, int64_t n_taps,
-                                           int64_t channel, Floats* taps) {
-    float some[kMostTaps][kVector] = {};
-    for (int64_t i = 0; i < kVector && channel < n_in; ++i) {
-        const float* from = rows + (i * n_in + channel) * n_taps;
-        for (int64_t tap = 0; tap < n_taps; ++tap) {
-            some[tap][i] = from[tap];
-        }
-    }
-    std::memcpy(taps, some, sizeof(some));
-}
-
 // Whether BF16 does not hold all of them.
 bool have_rest(const float* values, int64_t n) {
     uint32_t bits = 0;
@@ -113,19 +103,25 @@ bool have_rest(const float* values, int64_t n) {
 // The tiles of 16 output channels; `rest` may be null.
 FLUX2_AVX512 void make_tiles(const float* rows, int64_t n_in, int64_t n_taps, uint16_t* rounded,
                              uint16_t* rest) {
+    alignas(kCacheLine) float turned[kAmxInner * kMostTaps][kVector];
+    const int64_t half = kAmxInner / 2 * n_taps;
     for (int64_t first = 0; first < n_in; first += kAmxInner) {
+        const int64_t n = std::min(kAmxInner, n_in - first) * n_taps;
+        for (int64_t column = 0; column < kVector; ++column) {
+            const float* row = rows + (column * n_in + first) * n_taps;
+            for (int64_t i = 0; i < n; ++i) {
+                turned[i][column] = row[i];
+            }
+        }
+        std::fill(turned[n], turned[0] + 2 * half * kVector, 0.0f);
         const int64_t tile = first / kAmxInner * n_taps * kAmxTileSize;
-        for (int64_t i = 0; i < kVector; ++i) {
-            Floats a[kMostTaps], b[kMostTaps];
-            gather_taps(rows, n_in, n_taps, first + i, a);
-            gather_taps(rows, n_in, n_taps, first + i + kVector, b);
-            for (int64_t tap = 0; tap < n_taps; ++tap) {
-                const SplitLine line = split(a[tap], b[tap]);
-                const int64_t at = tile + tap * kAmxTileSize + i * kAmxInner;
-                store(rounded + at, line.rounded);
-                if (rest != nullptr) {
-                    store(rest + at, line.rest);
-                }
+        for (int64_t i = 0; i < half; ++i) {
+            const SplitLine line =
+                split(load_floats(turned[i], kVector), load_floats(turned[i + half], kVector));
+            const int64_t at = tile + i % n_taps * kAmxTileSize + i / n_taps * kAmxInner;
+            store(rounded + at, line.rounded);
+            if (rest != nullptr) {
+                store(rest + at, line.rest);
             }
         }
     }
@@ -157,19 +153,42 @@ void make_filter(ggml_tensor* dst, int, int nth, void* work) {
 
 // ---- Second node: the convolution ----
 
-// A thread takes a rectangle of results and some pairs of panels of output channels at a time. Its
-// pixels are converted first; they and a pair's filter stay in the second cache.
-struct Sharing {
-    int64_t across, down;  // rectangles
-    int64_t n_slices;      // of the pairs
-};
-
 constexpr int64_t kMostBytes = int64_t{640} << 10;                    // of converted pixels
 constexpr int64_t kBytesPerPixel = 2 * kAmxInner * sizeof(uint16_t);  // of 32 channels
 
 int64_t parts_of(int64_t n, int64_t most) {
     return (n + most - 1) / most;
 }
+
+// A thread takes a rectangle of results and some pairs of panels of output channels at a time. Its
+// pixels are converted first; they and a pair's filter stay in the second cache.
+struct Sharing {
+    int64_t width, height;  // of a rectangle; the last ones may be smaller
+    int64_t n_slices;       // of the pairs
+};
+
+// The tiles of a rectangle: those of every row by itself, or of all rows one after the other with
+// the border between them.
+struct Tiling {
+    int64_t n_lines;
+    int64_t length;  // pixels of a line
+
+    int64_t in_line() const { return parts_of(length, kAmxRows); }
+    int64_t count() const { return n_lines * in_line(); }
+};
+
+// Whichever are fewer.
+Tiling tile_rectangle(int64_t width, int64_t height, int64_t pitch) {
+    const Tiling rows = {.n_lines = height, .length = width};
+    const Tiling all = {.n_lines = 1, .length = (height - 1) * pitch + width};
+    return rows.count() <= all.count() ? rows : all;
+}
+
+// The first of them as of every convolution.
+struct AmxConvParams {
+    own::ConvParams conv;
+    bool adds, normalises;
+};
 
 class Convolution {
   public:
@@ -178,14 +197,25 @@ class Convolution {
           x_(dst->src[0]),
           filter_(dst->src[1]),
           bias_(dst->src[2]),
-          skip_(dst->src[3]),
-          params_(params_of<own::ConvParams>(dst)),
-          border_(params_.size / 2),
+          params_(params_of<AmxConvParams>(dst)),
+          border_(params_.conv.size / 2),
           n_in_(x_->ne[0]),
           n_out_(dst->ne[0]),
           n_planes_(parts_of(n_in_, kAmxInner)),
           n_pairs_(filter_->ne[2]),
-          n_steps_(filter_->ne[1] / 4) {}
+          n_steps_(filter_->ne[1] / 4) {
+        ggml_tensor* const* source = dst->src + 3;
+        if (params_.adds) {
+            skip_ = *source++;
+        }
+        if (params_.normalises) {
+            const int64_t n_pixels = x_->ne[1] * x_->ne[2];
+            norm_.emplace(
+                own::GroupNormInput{dst->src[0], source[0], source[1], source[2]},
+                own::GroupNormParams{.silu = true, .n_pixels = n_pixels, .band_pixels = n_pixels});
+            normalised_ = scratch(n_in_);
+        }
+    }
 
     void run(int nth, void* work);
 
@@ -200,17 +230,21 @@ class Convolution {
     Sharing choose_sharing(int n_threads) const;
     void keep_border(int64_t n_rows);
     void convert(const Rectangle& part, int64_t first);
+    const float* pixel(int64_t x, int64_t y);
     void convert_pixel(const float* from, uint16_t* to) const;
     void multiply_pair(const Rectangle& part, int64_t pair);
-    void finish(const Rectangle& part, int64_t first, int64_t channel);
+    void finish(const Rectangle& part, int64_t first, int64_t n, const float* sums,
+                int64_t channel);
 
     ggml_tensor* dst_;  // [out, w, h]
     const ggml_tensor* x_;
     const ggml_tensor* filter_;
     const ggml_tensor* bias_;
-    const ggml_tensor* skip_;  // may be null
-    own::ConvParams params_;
-    int64_t border_;  // pixels around a rectangle that it needs
+    const ggml_tensor* skip_ = nullptr;
+    AmxConvParams params_;
+    std::optional<ChannelNorm> norm_;
+    std::unique_ptr<float[]> normalised_;  // a pixel
+    int64_t border_;                       // pixels around a rectangle that it needs
     int64_t n_in_, n_out_;
     int64_t n_planes_;  // of 32 input channels
     int64_t n_pairs_;   // of panels of output channels
@@ -223,64 +257,61 @@ class Convolution {
 
 // The least time of the thread that does the most, in units of a product of 32 by 32 by 32.
 Sharing Convolution::choose_sharing(int n_threads) const {
-    constexpr int64_t kLeastRows = 4;       // where a rectangle is not as wide as the map
     constexpr int64_t kFilterCost = 4;      // reading a step's tiles
     constexpr int64_t kBytesPerCost = 256;  // converting
-    const int64_t width = dst_->ne[1];
     const int64_t height = dst_->ne[2];
-    const int64_t column_bytes = bytes_of(1, kLeastRows) - bytes_of(0, kLeastRows);
-    const int64_t most_columns =
-        std::max<int64_t>(kMostBytes / column_bytes - 2 * border_, kPairRows);
-    const int64_t across = parts_of(width, most_columns);
-    const int64_t columns = parts_of(width, across);
     Sharing best = {};
     int64_t least = std::numeric_limits<int64_t>::max();
-    for (int64_t down = 1; down <= height; ++down) {
-        const int64_t rows = parts_of(height, down);
-        if (rows > 1 && bytes_of(columns, rows) > kMostBytes) {
-            continue;
-        }
-        const int64_t blocks = parts_of(rows * (columns + 2 * border_), kPairRows);
+    const auto consider = [&](int64_t columns, int64_t rows) {
+        const int64_t n = parts_of(dst_->ne[1], columns) * parts_of(height, rows);
+        const int64_t tiles = tile_rectangle(columns, rows, columns + 2 * border_).count();
         for (int64_t slices = 1; slices <= n_pairs_; slices *= 2) {
             const int64_t steps = parts_of(n_pairs_, slices) * n_steps_;
             const int64_t cost =
-                parts_of(across * down * slices, n_threads) *
-                (steps * (blocks + kFilterCost) + bytes_of(columns, rows) / kBytesPerCost);
+                parts_of(n * slices, n_threads) * (steps * (parts_of(tiles, 2) + kFilterCost) +
+                                                   bytes_of(columns, rows) / kBytesPerCost);
             if (cost < least) {
-                best = {across, down, slices};
+                best = {columns, rows, slices};
                 least = cost;
             }
         }
+    };
+    for (int64_t columns = dst_->ne[1];; columns = round_up(parts_of(columns, 2), kAmxRows)) {
+        const bool is_least = columns <= kAmxRows;
+        for (int64_t down = 1; down <= height; ++down) {
+            const int64_t rows = parts_of(height, down);
+            if (bytes_of(columns, rows) <= kMostBytes || (is_least && rows == 1)) {
+                consider(columns, rows);
+            }
+        }
+        if (is_least) {
+            return best;
+        }
     }
-    return best;
 }
 
 void Convolution::run(int nth, void* work) {
     const Sharing sharing = choose_sharing(nth);
-    const int64_t most_width = parts_of(dst_->ne[1], sharing.across);
-    const int64_t most_height = parts_of(dst_->ne[2], sharing.down);
-    pitch_ = most_width + 2 * border_;
-    // The last block reads on behind the last row: what lies there, and beside rectangles that are
-    // less wide, makes results that are not used. The number of pixels is odd, so that planes do
-    // not compete for the same lines of the cache.
-    plane_ =
-        ((round_up(most_height * pitch_, kPairRows) + 2 * border_ * (pitch_ + 1)) | 1) * kAmxInner;
+    pitch_ = sharing.width + 2 * border_;
+    // The last tile of a line reads on behind it: what lies there makes results that are not used.
+    // The number of pixels is odd, so that planes do not compete for the same lines of the cache.
+    plane_ = ((sharing.height * pitch_ + kAmxRows + 2 * border_ * (pitch_ + 1)) | 1) * kAmxInner;
     pixels_ = aligned_scratch<uint16_t>(2 * n_planes_ * plane_);
-    Rectangle part = {};
+    const int64_t across = parts_of(dst_->ne[1], sharing.width);
+    const int64_t down = parts_of(dst_->ne[2], sharing.height);
     int64_t last = -1;
-    share_items(work, sharing.down * sharing.across * sharing.n_slices, nth, [&](int64_t i) {
-        const int64_t row = i % sharing.down;
-        const int64_t column = i / sharing.down % sharing.across;
-        const int64_t slice = i / sharing.down / sharing.across;
+    share_items(work, down * across * sharing.n_slices, nth, [&](int64_t i) {
+        const int64_t row = i % down;
+        const int64_t slice = i / down / across;
         const bool continues = row > 0 && i == last + 1;
         if (continues) {
-            keep_border(part.height);
+            keep_border(sharing.height);
         }
         last = i;
-        const int64_t left = column * dst_->ne[1] / sharing.across;
-        const int64_t top = row * dst_->ne[2] / sharing.down;
-        part = {left, top, (column + 1) * dst_->ne[1] / sharing.across - left,
-                (row + 1) * dst_->ne[2] / sharing.down - top};
+        const int64_t left = i / down % across * sharing.width;
+        const int64_t top = row * sharing.height;
+        const Rectangle part = {left, top, std::min(sharing.width, dst_->ne[1] - left),
+                                std::min(sharing.height, dst_->ne[2] - top)};
         convert(part, continues ? 2 * border_ : 0);
         const int64_t end = (slice + 1) * n_pairs_ / sharing.n_slices;
         for (int64_t pair = slice * n_pairs_ / sharing.n_slices; pair < end; ++pair) {
@@ -303,14 +334,24 @@ void Convolution::convert(const Rectangle& part, int64_t first) {
     for (int64_t row = first; row < part.height + 2 * border_; ++row) {
         const int64_t y = part.top + row - border_;
         for (int64_t column = 0; column < part.width + 2 * border_; ++column) {
-            const int64_t x = part.left + column - border_;
-            const bool inside = x >= 0 && y >= 0 && x < dst_->ne[1] && y < dst_->ne[2];
-            convert_pixel(
-                inside ? values(x_) + (y / params_.scale * x_->ne[1] + x / params_.scale) * n_in_
-                       : nullptr,
-                pixels_.get() + (row * pitch_ + column) * kAmxInner);
+            convert_pixel(pixel(part.left + column - border_, y),
+                          pixels_.get() + (row * pitch_ + column) * kAmxInner);
         }
     }
+}
+
+// Of what is convolved; null outside of it.
+const float* Convolution::pixel(int64_t x, int64_t y) {
+    if (x < 0 || y < 0 || x >= dst_->ne[1] || y >= dst_->ne[2]) {
+        return nullptr;
+    }
+    const int32_t scale = params_.conv.scale;
+    const float* from = values(x_) + (y / scale * x_->ne[1] + x / scale) * n_in_;
+    if (!norm_) {
+        return from;
+    }
+    norm_->apply(from, 1, normalised_.get());
+    return normalised_.get();
 }
 
 // Zeros where there is none.
@@ -331,34 +372,48 @@ void Convolution::multiply_pair(const Rectangle& part, int64_t pair) {
     const uint16_t* tiles =
         static_cast<const uint16_t*>(filter_->data) + pair * filter_->ne[1] * kAmxTileSize;
     const bool has_rest = tiles[4 * run] != 0;
-    for (int64_t first = 0; first < part.height * pitch_; first += kPairRows) {
-        convolve({.pixels = pixels_.get() + first * kAmxInner,
+    const Tiling tiling = tile_rectangle(part.width, part.height, pitch_);
+    const auto first_of = [&](int64_t tile) {
+        return tile / tiling.in_line() * pitch_ + tile % tiling.in_line() * kAmxRows;
+    };
+    const auto size_of = [&](int64_t tile) {
+        return std::min(kAmxRows, tiling.length - tile % tiling.in_line() * kAmxRows);
+    };
+    for (int64_t tile = 0; tile < tiling.count(); tile += 2) {
+        const int64_t second = std::min(tile + 1, tiling.count() - 1);
+        convolve({.pixels = pixels_.get() + first_of(tile) * kAmxInner,
+                  .pixels_distance = (first_of(second) - first_of(tile)) * kAmxInner,
                   .row = pitch_ * kAmxInner,
                   .plane = plane_,
                   .n_planes = n_planes_,
-                  .size = params_.size,
+                  .size = params_.conv.size,
                   .columns = tiles,
                   .columns_rest = has_rest ? tiles + 2 * run : nullptr,
                   .columns_distance = run,
                   .results = sums_.data()});
-        finish(part, first, pair * kPairColumns);
+        finish(part, first_of(tile), size_of(tile), sums_.data(), pair * kPairColumns);
+        if (second != tile) {
+            finish(part, first_of(second), size_of(second), sums_.data() + kAmxRows * kPairColumns,
+                   pair * kPairColumns);
+        }
     }
 }
 
-// Results of a block of pixels, some of which lie in the border.
-FLUX2_AVX512 void Convolution::finish(const Rectangle& part, int64_t first, int64_t channel) {
+// Results of n pixels, some of which may lie in the border.
+FLUX2_AVX512 void Convolution::finish(const Rectangle& part, int64_t first, int64_t n_pixels,
+                                      const float* sums, int64_t channel) {
     const int64_t n = n_out_ - channel;
     const Floats bias[2] = {load_floats(values(bias_) + channel, n),
                             load_floats(values(bias_) + channel + kVector, n - kVector)};
     int64_t row = first / pitch_;
     int64_t column = first % pitch_;
-    for (int64_t i = 0; i < kPairRows && row < part.height; ++i) {
+    for (int64_t i = 0; i < n_pixels; ++i) {
         if (column < part.width) {
             const int64_t at =
                 ((part.top + row) * dst_->ne[1] + part.left + column) * n_out_ + channel;
             for (int64_t half = 0; half < 2 && half * kVector < n; ++half) {
                 Floats sum;
-                std::memcpy(&sum, sums_.data() + i * kPairColumns + half * kVector, sizeof(sum));
+                std::memcpy(&sum, sums + i * kPairColumns + half * kVector, sizeof(sum));
                 sum += bias[half];
                 const int64_t from = at + half * kVector;
                 if (skip_ != nullptr) {
@@ -383,24 +438,31 @@ const OwnOperation kMakeFilter = {"cpu amx filter", make_filter};
 
 }  // namespace
 
-ggml_tensor* amx_conv(Graph& g, ggml_tensor* filter, ggml_tensor* bias, ggml_tensor* x,
-                      ggml_tensor* skip, int32_t scale) {
-    const int64_t n_steps = parts_of(filter->ne[2], kAmxInner) * filter->ne[0] * filter->ne[1];
-    const int64_t n_pairs = parts_of(filter->ne[3], kPairColumns);
-    ggml_tensor* tiles = g.made_once(filter, [&] {
+ggml_tensor* amx_conv(Graph& g, const AmxConvInput& in, int32_t scale) {
+    const auto* ne = in.filter->ne;
+    const int64_t n_steps = parts_of(ne[2], kAmxInner) * ne[0] * ne[1];
+    const int64_t n_pairs = parts_of(ne[3], kPairColumns);
+    ggml_tensor* tiles = g.made_once(in.filter, [&] {
         return own_node(
             g, {kMakeFilter, {GGML_TYPE_BF16}, {kAmxTileSize, 4 * n_steps + 1, n_pairs, 1}},
-            {filter});
+            {in.filter});
     });
-    return own::conv(g, {.x = x, .packed_filter = tiles, .bias = bias, .skip = skip},
-                     {.size = static_cast<int32_t>(filter->ne[0]), .scale = scale},
-                     {.function = convolve_map});
+    const AmxConvParams params = {.conv = {.size = static_cast<int32_t>(ne[0]), .scale = scale},
+                                  .adds = in.skip != nullptr,
+                                  .normalises = in.norm_weight != nullptr};
+    return own_node(g,
+                    {own::kConv,
+                     {.function = convolve_map},
+                     {ne[3], in.x->ne[1] * scale, in.x->ne[2] * scale, 1}},
+                    {in.x, tiles, in.bias, in.skip, in.norm_weight, in.norm_bias,
+                     params.normalises ? moments(g, in.x) : nullptr},
+                    params);
 }
 
 #else
 
 // Never called: has_amx() is false.
-ggml_tensor* amx_conv(Graph&, ggml_tensor*, ggml_tensor*, ggml_tensor*, ggml_tensor*, int32_t) {
+ggml_tensor* amx_conv(Graph&, const AmxConvInput&, int32_t) {
     return nullptr;
 }
 

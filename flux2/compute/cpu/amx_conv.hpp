@@ -11,10 +11,19 @@
 
 namespace flux2::cpu {
 
-// filter [size, size, in, out] in F16, size 1 or 3; x [in, w, h] -> [out, w * scale, h * scale].
-// `scale` 1 or 2: each pixel of x counts as scale x scale pixels. `skip`, of the result's shape, is
-// added; may be null. Only where has_amx().
-ggml_tensor* amx_conv(Graph& g, ggml_tensor* filter, ggml_tensor* bias, ggml_tensor* x,
-                      ggml_tensor* skip, int32_t scale);
+struct AmxConvInput {
+    ggml_tensor* filter;          // [size, size, in, out] in F16, size 1 or 3
+    ggml_tensor* bias;            // [out]
+    ggml_tensor* x;               // [in, w, h]
+    ggml_tensor* skip = nullptr;  // of the result's shape; is added
+    // Both or none: what is convolved is then x after group norm and SiLU, applied to its pixels as
+    // they are converted.
+    ggml_tensor* norm_weight = nullptr;
+    ggml_tensor* norm_bias = nullptr;
+};
+
+// -> [out, w * scale, h * scale]; `scale` 1 or 2: each pixel of x counts as scale x scale pixels.
+// Only where has_amx().
+ggml_tensor* amx_conv(Graph& g, const AmxConvInput& in, int32_t scale);
 
 }  // namespace flux2::cpu

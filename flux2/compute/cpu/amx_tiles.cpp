@@ -145,7 +145,6 @@ void multiply_split(const AmxProduct& m) {
 }
 
 void convolve(const AmxConvolution& m) {
-    constexpr int64_t kNext = kAmxTileSize;  // of 16 pixels
     clear_sums();
     int64_t tile = 0;
     for (int64_t i = 0; i < m.n_planes; ++i) {
@@ -154,10 +153,11 @@ void convolve(const AmxConvolution& m) {
             for (int64_t x = 0; x < m.size; ++x, tile += kAmxTileSize) {
                 const uint16_t* pixels = plane + y * m.row + x * kAmxInner;
                 if (m.columns_rest != nullptr) {
-                    add_products(pixels, kNext, m.columns_rest + tile, m.columns_distance);
+                    add_products(pixels, m.pixels_distance, m.columns_rest + tile,
+                                 m.columns_distance);
                 }
-                add_products(pixels, kNext, m.columns + tile, m.columns_distance);
-                add_products(pixels + m.plane, kNext);
+                add_products(pixels, m.pixels_distance, m.columns + tile, m.columns_distance);
+                add_products(pixels + m.plane, m.pixels_distance);
             }
         }
     }

@@ -52,13 +52,14 @@ void multiply(const AmxProduct& m);
 // Results are written, not added to.
 void multiply_split(const AmxProduct& m);
 
-// Convolution: 32 neighbouring pixels times the filters of 32 columns. Pixels are planes of 32
-// channels each in two parts: the first of a plane, its second, the first of the next, and so on.
-// Columns are two runs of tiles, one for each position of every plane, row by row.
+// Convolution: twice 16 neighbouring pixels times the filters of 32 columns. Pixels are planes of
+// 32 channels each in two parts: the first of a plane, its second, the first of the next, and so
+// on. Columns are two runs of tiles, one for each position of every plane, row by row.
 struct AmxConvolution {
-    const uint16_t* pixels;  // under the first position
-    int64_t row;             // values from one row of pixels to the next
-    int64_t plane;           // and from one part of a plane to the next
+    const uint16_t* pixels;   // under the first position
+    int64_t pixels_distance;  // values from the first 16 to the second
+    int64_t row;              // values from one row of pixels to the next
+    int64_t plane;            // and from one part of a plane to the next
     int64_t n_planes;
     int64_t size;  // of the filter: size x size positions
     const uint16_t* columns;

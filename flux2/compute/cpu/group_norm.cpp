@@ -129,14 +129,6 @@ void join_moments(ggml_tensor* dst, int ith, int nth, void*) {
 
 // ---- Third node: x, weight, bias, moments of each band -> result ----
 
-// What is done to each channel: (x - mean) * scale + bias.
-struct Affine {
-    explicit Affine(int64_t n_channels)
-        : mean(static_cast<size_t>(n_channels)), scale(mean), bias(mean) {}
-
-    std::vector<float> mean, scale, bias;
-};
-
 struct MeanAndScale {
     float mean, scale;
 };
@@ -164,26 +156,6 @@ MeanAndScale join_bands(const ggml_tensor* moments, const own::GroupNormParams& 
             static_cast<float>(1 / std::sqrt(variance + static_cast<double>(own::kNormEps)))};
 }
 
-Affine affine_of(const ggml_tensor* dst) {
-    const int64_t n_channels = dst->ne[0];
-    const int64_t size = channels_in_group(n_channels);
-    const float* weight = values(dst->src[1]);
-    const float* bias = values(dst->src[2]);
-    const auto params = params_of<own::GroupNormParams>(dst);
-    Affine affine(n_channels);
-    for (int64_t first = 0; first < n_channels; first += size) {
-        const int64_t end = std::min(n_channels, first + size);
-        const MeanAndScale group = join_bands(dst->src[3], params, first / size, end - first);
-        for (int64_t i = first; i < end; ++i) {
-            const auto channel = static_cast<size_t>(i);
-            affine.mean[channel] = group.mean;
-            affine.scale[channel] = group.scale * weight[i];
-            affine.bias[channel] = bias[i];
-        }
-    }
-    return affine;
-}
-
 constexpr size_t kChannelsAtOnce = 128;
 
 // Two loops: in one, GCC divides every value by the largest exponential as well, which gives
@@ -201,16 +173,16 @@ FLUX2_INLINE void silu_of(float* y, size_t n) {
 // Results go through a variable of their own: so compilers see that nothing overlaps, and use
 // vectors.
 template <bool silu>
-FLUX2_INLINE void apply_to_pixels(const float* from, int64_t n_pixels, const Affine* affine,
+FLUX2_INLINE void apply_to_pixels(const float* from, int64_t n_pixels, const ChannelNorm* norm,
                                   float* to) {
     std::array<float, kChannelsAtOnce> y;
-    const size_t n = affine->mean.size();
+    const size_t n = norm->mean.size();
     for (int64_t pixel = 0; pixel < n_pixels; ++pixel, from += n, to += n) {
         for (size_t first = 0; first < n; first += kChannelsAtOnce) {
             const size_t some = std::min(kChannelsAtOnce, n - first);
-            const float* mean = affine->mean.data() + first;
-            const float* scale = affine->scale.data() + first;
-            const float* bias = affine->bias.data() + first;
+            const float* mean = norm->mean.data() + first;
+            const float* scale = norm->scale.data() + first;
+            const float* bias = norm->bias.data() + first;
             for (size_t i = 0; i < some; ++i) {
                 y[i] = (from[first + i] - mean[i]) * scale[i] + bias[i];
             }
@@ -222,29 +194,44 @@ FLUX2_INLINE void apply_to_pixels(const float* from, int64_t n_pixels, const Aff
     }
 }
 
-template <bool silu>
-void apply(ggml_tensor* dst, int nth, void* work) {
+void normalise(ggml_tensor* dst, int, int nth, void* work) {
     const ggml_tensor* x = dst->src[0];
     const int64_t n = x->ne[0];
-    const int64_t n_pixels = x->ne[1] * x->ne[2];
-    const Affine affine = affine_of(dst);
-    share_pieces(work, n_pixels, nth, {.least = kLeastPixels}, [&](int64_t begin, int64_t end) {
-        call_best<apply_to_pixels<silu>>(static_cast<const float*>(values(x) + begin * n),
-                                         end - begin, &affine, values(dst) + begin * n);
-    });
-}
-
-void normalise(ggml_tensor* dst, int, int nth, void* work) {
-    if (params_of<own::GroupNormParams>(dst).silu) {
-        apply<true>(dst, nth, work);
-    } else {
-        apply<false>(dst, nth, work);
-    }
+    const ChannelNorm norm({dst->src[0], dst->src[1], dst->src[2], dst->src[3]},
+                           params_of<own::GroupNormParams>(dst));
+    share_pieces(work, x->ne[1] * x->ne[2], nth, {.least = kLeastPixels},
+                 [&](int64_t begin, int64_t end) {
+                     norm.apply(values(x) + begin * n, end - begin, values(dst) + begin * n);
+                 });
 }
 
 const OwnOperation kChannelMoments = {"cpu norm moments", take_moments};
 
 }  // namespace
+
+ChannelNorm::ChannelNorm(const own::GroupNormInput& in, const own::GroupNormParams& params)
+    : mean(static_cast<size_t>(in.x->ne[0])), scale(mean), bias(mean), silu(params.silu) {
+    const int64_t n_channels = in.x->ne[0];
+    const int64_t size = channels_in_group(n_channels);
+    for (int64_t first = 0; first < n_channels; first += size) {
+        const int64_t end = std::min(n_channels, first + size);
+        const MeanAndScale group = join_bands(in.moments, params, first / size, end - first);
+        for (int64_t i = first; i < end; ++i) {
+            const auto channel = static_cast<size_t>(i);
+            mean[channel] = group.mean;
+            scale[channel] = group.scale * values(in.weight)[i];
+            bias[channel] = values(in.bias)[i];
+        }
+    }
+}
+
+void ChannelNorm::apply(const float* from, int64_t n_pixels, float* to) const {
+    if (silu) {
+        call_best<apply_to_pixels<true>>(from, n_pixels, this, to);
+    } else {
+        call_best<apply_to_pixels<false>>(from, n_pixels, this, to);
+    }
+}
 
 ggml_tensor* moments(Graph& g, ggml_tensor* x) {
     const int64_t n_pixels = x->ne[1] * x->ne[2];

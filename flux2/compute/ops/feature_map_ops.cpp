@@ -69,10 +69,15 @@ ggml_tensor* stock_attention(Graph& g, ggml_tensor* q, ggml_tensor* k, ggml_tens
 
 // ---- On CPUs; feature maps are [channels, w, h] ----
 
+// F32 filters ask for F32.
+bool suits_amx(const Conv& w) {
+    return cpu::has_amx() && w.weight->type == GGML_TYPE_F16;
+}
+
 ggml_tensor* cpu_conv(Graph& g, const Conv& w, ggml_tensor* x, ggml_tensor* skip = nullptr,
                       int32_t scale = 1) {
-    if (cpu::has_amx() && w.weight->type == GGML_TYPE_F16) {  // F32 filters ask for F32
-        return cpu::amx_conv(g, w.weight, w.bias, x, skip, scale);
+    if (suits_amx(w)) {
+        return cpu::amx_conv(g, {.filter = w.weight, .bias = w.bias, .x = x, .skip = skip}, scale);
     }
     return w.weight->ne[0] == 1 ? cpu::direct_conv(g, w.weight, w.bias, x, skip, /*stride=*/1)
                                 : cpu::winograd_conv(g, w.weight, w.bias, x, skip, scale);
@@ -175,6 +180,22 @@ FeatureMap conv_add(Graph& g, const Conv& w, const FeatureMap& x, const FeatureM
     }
     return {is_stock(g) ? ggml_add(g, skip.tensor, stock_conv(g, w, x.tensor))
                         : cpu_conv(g, w, x.tensor, skip.tensor)};
+}
+
+FeatureMap conv_of_norm(Graph& g, const Conv& w, const GroupNorm& norm, const FeatureMap& x,
+                        const ConvOfNormOptions& options) {
+    if (!is_stock(g) && !is_for_cuda(g) && suits_amx(w)) {
+        return {cpu::amx_conv(g,
+                              {.filter = w.weight,
+                               .bias = w.bias,
+                               .x = x.tensor,
+                               .skip = options.skip.tensor,
+                               .norm_weight = norm.weight,
+                               .norm_bias = norm.bias},
+                              /*scale=*/1)};
+    }
+    const FeatureMap y = group_norm_silu(g, norm, x, options.overwrites_x);
+    return options.skip.tensor != nullptr ? conv_add(g, w, y, options.skip) : conv(g, w, y);
 }
 
 FeatureMap conv_down(Graph& g, const Conv& w, const FeatureMap& x, MapPrecision precision) {

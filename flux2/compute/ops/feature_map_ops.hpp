@@ -63,6 +63,14 @@ FeatureMap group_norm(Graph& g, const GroupNorm& w, const FeatureMap& x);
 FeatureMap group_norm_silu(Graph& g, const GroupNorm& w, const FeatureMap& x,
                            bool in_place = false);
 
+// conv(group_norm_silu(x)) + skip, where a device can in one node.
+struct ConvOfNormOptions {
+    FeatureMap skip = {};       // may be empty
+    bool overwrites_x = false;  // nobody may read it later
+};
+FeatureMap conv_of_norm(Graph& g, const Conv& w, const GroupNorm& norm, const FeatureMap& x,
+                        const ConvOfNormOptions& options = {});
+
 // What group norms need to know of a feature map: not for graphs of ggml's operations.
 struct Moments {
     ggml_tensor* of_bands = nullptr;  // F64 [groups, 2, bands]
