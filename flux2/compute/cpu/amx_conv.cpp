@@ -1,7 +1,8 @@
 #include "compute/cpu/amx_conv.hpp"
 
+#include "compute/cpu/amx_filter.hpp"
+#include "compute/cpu/amx_split.hpp"
 #include "compute/cpu/amx_tiles.hpp"
-#include "compute/cpu/filter.hpp"
 #include "compute/cpu/group_norm.hpp"
 #include "compute/cpu/instructions.hpp"
 #include "compute/cpu/lanes.hpp"
@@ -24,141 +25,9 @@ namespace {
 
 constexpr int64_t kPairRows = 2 * kAmxRows;        // of a product
 constexpr int64_t kPairColumns = 2 * kAmxColumns;  // of a product
-constexpr int64_t kVector = 16;                    // floats
-constexpr int64_t kMostTaps = 9;                   // positions in a filter
-
-using Floats = float __attribute__((vector_size(kVector * 4)));
-using Bits = uint32_t __attribute__((vector_size(kVector * 4)));
-
-// ---- Floats as sums of two numbers in BF16 ----
-
-// 32 values as a line of a tile: the first of a, the first of b, the second of a, and so on.
-struct SplitLine {
-    Bits rounded, rest;
-};
-
-FLUX2_AVX512 FLUX2_INLINE Bits round_to_bf16(const Floats& x) {
-    Bits bits;
-    std::memcpy(&bits, &x, sizeof(bits));
-    return (bits + 0x8000u) & 0xffff0000u;
-}
-
-FLUX2_AVX512 FLUX2_INLINE Floats what_is_left(const Floats& x, const Bits& rounded) {
-    Floats y;
-    std::memcpy(&y, &rounded, sizeof(y));
-    return x - y;
-}
-
-FLUX2_AVX512 FLUX2_INLINE SplitLine split(const Floats& a, const Floats& b) {
-    const Bits rounded_a = round_to_bf16(a);
-    const Bits rounded_b = round_to_bf16(b);
-    return {rounded_a >> 16 | rounded_b, round_to_bf16(what_is_left(a, rounded_a)) >> 16 |
-                                             round_to_bf16(what_is_left(b, rounded_b))};
-}
-
-FLUX2_AVX512 FLUX2_INLINE void store(uint16_t* to, const Bits& line) {
-    std::memcpy(to, &line, sizeof(line));
-}
-
-// The first n floats, at most 16, then zeros.
-FLUX2_AVX512 FLUX2_INLINE Floats load_floats(const float* from, int64_t n) {
-    Floats x;
-    if (n >= kVector) {
-        std::memcpy(&x, from, sizeof(x));
-        return x;
-    }
-    std::array<float, kVector> some = {};
-    std::copy_n(from, std::max<int64_t>(n, 0), some.begin());
-    std::memcpy(&x, some.data(), sizeof(x));
-    return x;
-}
-
-FLUX2_AVX512 FLUX2_INLINE void store_floats(float* to, const Floats& x, int64_t n) {
-    if (n >= kVector) {
-        std::memcpy(to, &x, sizeof(x));
-        return;
-    }
-    std::array<float, kVector> some;
-    std::memcpy(some.data(), &x, sizeof(x));
-    std::copy_n(some.begin(), n, to);
-}
-
-// ---- First node: the filter, [size, size, in, out] -> tiles [512, 4 * steps + 1, out / 32] ----
-//
-// A step is 32 input channels at one position; positions count first. Of every 32 output channels:
-// the tiles of 16 of them, rounded, those of the other 16, what was left of both likewise, and a
-// last tile whose first number tells whether anything was left; otherwise those tiles are not made.
-
-// Whether BF16 does not hold all of them.
-bool have_rest(const float* values, int64_t n) {
-    uint32_t bits = 0;
-    for (int64_t i = 0; i < n; ++i) {
-        uint32_t value;
-        std::memcpy(&value, values + i, sizeof(value));
-        bits |= value;
-    }
-    return (bits & 0xffffu) != 0;
-}
-
-// The tiles of 16 output channels; `rest` may be null.
-FLUX2_AVX512 void make_tiles(const float* rows, int64_t n_in, int64_t n_taps, uint16_t* rounded,
-                             uint16_t* rest) {
-    alignas(kCacheLine) float turned[kAmxInner * kMostTaps][kVector];
-    const int64_t half = kAmxInner / 2 * n_taps;
-    for (int64_t first = 0; first < n_in; first += kAmxInner) {
-        const int64_t n = std::min(kAmxInner, n_in - first) * n_taps;
-        for (int64_t column = 0; column < kVector; ++column) {
-            const float* row = rows + (column * n_in + first) * n_taps;
-            for (int64_t i = 0; i < n; ++i) {
-                turned[i][column] = row[i];
-            }
-        }
-        std::fill(turned[n], turned[0] + 2 * half * kVector, 0.0f);
-        const int64_t tile = first / kAmxInner * n_taps * kAmxTileSize;
-        for (int64_t i = 0; i < half; ++i) {
-            const SplitLine line =
-                split(load_floats(turned[i], kVector), load_floats(turned[i + half], kVector));
-            const int64_t at = tile + i % n_taps * kAmxTileSize + i / n_taps * kAmxInner;
-            store(rounded + at, line.rounded);
-            if (rest != nullptr) {
-                store(rest + at, line.rest);
-            }
-        }
-    }
-}
-
-void make_filter(ggml_tensor* dst, int, int nth, void* work) {
-    const ggml_tensor* filter = dst->src[0];
-    const int64_t n_taps = filter->ne[0] * filter->ne[1];
-    const int64_t n_in = filter->ne[2];
-    const int64_t run = dst->ne[1] / 4 * kAmxTileSize;
-    const int64_t panel_size = kAmxColumns * n_taps * n_in;
-    const auto rows = scratch(2 * panel_size);
-    share_items(work, dst->ne[2], nth, [&](int64_t pair) {
-        read_panel(filter, 2 * pair, rows.get());
-        if ((2 * pair + 1) * kAmxColumns < filter->ne[3]) {
-            read_panel(filter, 2 * pair + 1, rows.get() + panel_size);
-        } else {
-            std::fill_n(rows.get() + panel_size, panel_size, 0.0f);
-        }
-        uint16_t* tiles = static_cast<uint16_t*>(dst->data) + pair * dst->ne[1] * kAmxTileSize;
-        const bool has_rest = have_rest(rows.get(), 2 * panel_size);
-        for (int64_t half = 0; half < 2; ++half) {
-            make_tiles(rows.get() + half * panel_size, n_in, n_taps, tiles + half * run,
-                       has_rest ? tiles + (2 + half) * run : nullptr);
-        }
-        tiles[4 * run] = has_rest ? 1 : 0;
-    });
-}
-
-// ---- Second node: the convolution ----
 
 constexpr int64_t kMostBytes = int64_t{640} << 10;                    // of converted pixels
 constexpr int64_t kBytesPerPixel = 2 * kAmxInner * sizeof(uint16_t);  // of 32 channels
-
-int64_t parts_of(int64_t n, int64_t most) {
-    return (n + most - 1) / most;
-}
 
 // A thread takes a rectangle of results and some pairs of panels of output channels at a time. Its
 // pixels are converted first; they and a pair's filter stay in the second cache.
@@ -434,19 +303,11 @@ void convolve_map(ggml_tensor* dst, int, int nth, void* work) {
     Convolution(dst).run(nth, work);
 }
 
-const OwnOperation kMakeFilter = {"cpu amx filter", make_filter};
-
 }  // namespace
 
 ggml_tensor* amx_conv(Graph& g, const AmxConvInput& in, int32_t scale) {
     const auto* ne = in.filter->ne;
-    const int64_t n_steps = parts_of(ne[2], kAmxInner) * ne[0] * ne[1];
-    const int64_t n_pairs = parts_of(ne[3], kPairColumns);
-    ggml_tensor* tiles = g.made_once(in.filter, [&] {
-        return own_node(
-            g, {kMakeFilter, {GGML_TYPE_BF16}, {kAmxTileSize, 4 * n_steps + 1, n_pairs, 1}},
-            {in.filter});
-    });
+    ggml_tensor* tiles = g.made_once(in.filter, [&] { return amx_filter(g, in.filter); });
     const AmxConvParams params = {.conv = {.size = static_cast<int32_t>(ne[0]), .scale = scale},
                                   .adds = in.skip != nullptr,
                                   .normalises = in.norm_weight != nullptr};

@@ -93,8 +93,13 @@ inline float exp_of(float x) {
                                 (std::bit_cast<uint32_t>(shifted) << 23));
 }
 
+// Of at most so many each.
+inline int64_t parts_of(int64_t n, int64_t most) {
+    return (n + most - 1) / most;
+}
+
 inline int64_t round_up(int64_t n, int64_t step) {
-    return (n + step - 1) / step * step;
+    return parts_of(n, step) * step;
 }
 
 }  // namespace flux2::cpu
