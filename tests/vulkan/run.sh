@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Adds ggml's Vulkan backend to a finished build, from the distribution's packages, and runs flux2 on Mesa's software device (lavapipe):
-# the recorded networks, a recorded picture in Q4_K and its first step in three more types, a picture also with streamed weights, and what
-# does not fit into small buffers.
+# the recorded networks, a recorded picture in Q4_K and its first step in three more types, the first steps of an edit and of a picture
+# with guidance, a picture also with streamed weights, and what does not fit into small buffers.
 # Usage: tests/vulkan/run.sh BUILD_FOLDER [all]   all: every recording in four types
 #   Only the backend is compiled, and flux2 linked again, as BUILD_FOLDER/bin/flux2-vulkan; the build is left without Vulkan.
 set -euo pipefail
@@ -77,15 +77,20 @@ picture="--device Vulkan0 -W 64 -H 64 --steps 2 -s 1 -p house --no-cache"
 # Those that compile other shaders come first.
 runs=("golden $selftest"
     "picture LP_NUM_THREADS=1 $picture -o $work/picture.bmp")
-# Decoding takes most of a replay. F16 and Q8_0 decode as Q4_K does, and the golden sets decode in F32: of these types the first step
-# unless all is asked for.
+# Decoding takes most of a replay. F16 and Q8_0 decode as Q4_K does, and the golden sets decode in F32: unless all is asked for, one
+# recording is replayed whole in one type, and the others, and it in the other types, up to their first step.
 for type in Q4_K Q8_0 F16 F32; do
-    first=$([ "$type" = Q4_K ] || [ "$extent" = all ] || echo "--steps 1")
-    runs+=("replay-t2i-$type $replay-t2i.safetensors --type $type $first")
+    for recording in t2i edit base; do
+        first="--steps 1"
+        if [ "$extent" = all ] || [ "$type $recording" = "Q4_K t2i" ]; then
+            first=
+        elif [ "$type" != Q4_K ] && [ "$recording" != t2i ]; then
+            continue
+        fi
+        runs+=("replay-$recording-$type $replay-$recording.safetensors --type $type $first")
+    done
     if [ "$extent" = all ]; then
-        runs+=("golden-$type $selftest --type $type"
-            "replay-edit-$type $replay-edit.safetensors --type $type"
-            "replay-base-$type $replay-base.safetensors --type $type")
+        runs+=("golden-$type $selftest --type $type")
     fi
 done
 runs+=("golden-small-buffers GGML_VK_FORCE_MAX_BUFFER_SIZE=131072 selftest --device Vulkan0 --golden $work/networks"
