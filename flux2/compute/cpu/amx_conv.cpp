@@ -248,6 +248,11 @@ void Convolution::multiply_pair(const Rectangle& part, int64_t pair) {
     const auto size_of = [&](int64_t tile) {
         return std::min(kAmxRows, tiling.length - tile % tiling.in_line() * kAmxRows);
     };
+    // While a pair is multiplied, the next one's filter comes into the cache.
+    constexpr int64_t kLinesPerStep = 2 * kAmxTileSize * sizeof(uint16_t) / kCacheLine;
+    const int64_t n_lines = parts_of(kLinesPerStep, parts_of(tiling.count(), 2));
+    const uint16_t* next = tiles + filter_->ne[1] * kAmxTileSize;
+    const uint16_t* next_end = pair + 1 < n_pairs_ ? next + 2 * run : next;
     for (int64_t tile = 0; tile < tiling.count(); tile += 2) {
         const int64_t second = std::min(tile + 1, tiling.count() - 1);
         convolve({.pixels = pixels_.get() + first_of(tile) * kAmxInner,
@@ -259,7 +264,10 @@ void Convolution::multiply_pair(const Rectangle& part, int64_t pair) {
                   .columns = tiles,
                   .columns_rest = has_rest ? tiles + 2 * run : nullptr,
                   .columns_distance = run,
-                  .results = sums_.data()});
+                  .results = sums_.data(),
+                  .next_columns = next,
+                  .n_lines = next < next_end ? n_lines : 0});
+        next += n_lines * n_steps_ * static_cast<int64_t>(kCacheLine / sizeof(uint16_t));
         finish(part, first_of(tile), size_of(tile), sums_.data(), pair * kPairColumns);
         if (second != tile) {
             finish(part, first_of(second), size_of(second), sums_.data() + kAmxRows * kPairColumns,

@@ -147,6 +147,7 @@ void multiply_split(const AmxProduct& m) {
 void convolve(const AmxConvolution& m) {
     clear_sums();
     int64_t tile = 0;
+    const auto* next = reinterpret_cast<const std::byte*>(m.next_columns);
     for (int64_t i = 0; i < m.n_planes; ++i) {
         const uint16_t* plane = m.pixels + i * 2 * m.plane;
         for (int64_t y = 0; y < m.size; ++y) {
@@ -158,6 +159,9 @@ void convolve(const AmxConvolution& m) {
                 }
                 add_products(pixels, m.pixels_distance, m.columns + tile, m.columns_distance);
                 add_products(pixels + m.plane, m.pixels_distance);
+                for (int64_t line = 0; line < m.n_lines; ++line, next += kLine) {
+                    __builtin_prefetch(next, /*rw=*/0, /*locality=*/2);
+                }
             }
         }
     }

@@ -66,6 +66,10 @@ struct AmxConvolution {
     const uint16_t* columns_rest;  // second parts, for the pixels' first ones only; may be null
     int64_t columns_distance;      // values from the first run to the second
     float* results;                // [32][32]
+    // The columns of a later call, some lines of the cache for each tile, are brought into the
+    // second cache meanwhile.
+    const uint16_t* next_columns;
+    int64_t n_lines;
 };
 
 void convolve(const AmxConvolution& m);

@@ -24,6 +24,18 @@ int64_t chunk_of(int64_t n_pixels) {
 
 // ---- First node: x -> moments of each channel [channels, 2, chunks] ----
 
+// Adds distances of n channels from `pivot`, and their squares.
+FLUX2_INLINE void add_distances(const float* pixels, int64_t n_pixels, const float* pivot, size_t n,
+                                float* sums, float* squares) {
+    for (int64_t pixel = 0; pixel < n_pixels; ++pixel, pixels += n) {
+        for (size_t i = 0; i < n; ++i) {
+            const float distance = pixels[i] - pivot[i];
+            sums[i] += distance;
+            squares[i] += distance * distance;
+        }
+    }
+}
+
 // Adds up distances from `pivot` and their squares: in F32 over a few pixels, then in double.
 class Moments {
   public:
@@ -38,13 +50,7 @@ class Moments {
     void add(const float* pixels, int64_t n_pixels) {
         std::fill(few_.begin(), few_.end(), 0.0f);
         std::fill(few_squares_.begin(), few_squares_.end(), 0.0f);
-        for (int64_t pixel = 0; pixel < n_pixels; ++pixel, pixels += n_) {
-            for (size_t i = 0; i < n_; ++i) {
-                const float distance = pixels[i] - pivot_[i];
-                few_[i] += distance;
-                few_squares_[i] += distance * distance;
-            }
-        }
+        call_best<add_distances>(pixels, n_pixels, pivot_, n_, few_.data(), few_squares_.data());
         for (size_t i = 0; i < n_; ++i) {
             sum_[i] += static_cast<double>(few_[i]);
             squares_[i] += static_cast<double>(few_squares_[i]);
