@@ -248,17 +248,37 @@ bool process_may_use_amx() {
 
 #endif
 
+#if defined(__APPLE__) && defined(__aarch64__)
+
+namespace {
+
+bool has_feature(const char* feature) {
+    int value = 0;
+    size_t size = sizeof(value);
+    return sysctlbyname(feature, &value, &size, nullptr, 0) == 0 && value == 1;
+}
+
+}  // namespace
+
+#endif
+
 bool cpu_multiplies_matrices() {
 #if defined(__linux__) && defined(__aarch64__)
     constexpr unsigned long kBoth = 1UL << 13 | 1UL << 14;  // HWCAP2_I8MM, HWCAP2_BF16
     return (getauxval(AT_HWCAP2) & kBoth) == kBoth;
 #elif defined(__APPLE__) && defined(__aarch64__)
-    const auto has = [](const char* feature) {
-        int value = 0;
-        size_t size = sizeof(value);
-        return sysctlbyname(feature, &value, &size, nullptr, 0) == 0 && value == 1;
-    };
-    return has("hw.optional.arm.FEAT_BF16") && has("hw.optional.arm.FEAT_I8MM");
+    return has_feature("hw.optional.arm.FEAT_BF16") && has_feature("hw.optional.arm.FEAT_I8MM");
+#else
+    return false;
+#endif
+}
+
+bool cpu_has_dot_products() {
+#if defined(__linux__) && defined(__aarch64__)
+    constexpr unsigned long kDotProducts = 1UL << 20;  // HWCAP_ASIMDDP
+    return (getauxval(AT_HWCAP) & kDotProducts) != 0;
+#elif defined(__APPLE__) && defined(__aarch64__)
+    return has_feature("hw.optional.arm.FEAT_DotProd");
 #else
     return false;
 #endif

@@ -29,6 +29,8 @@ int physical_cores();
 
 // Whether the CPU has Arm's instructions for small matrices, of BF16 and of 8-bit integers.
 bool cpu_multiplies_matrices();
+// Whether the CPU has Arm's instructions for dot products of bytes.
+bool cpu_has_dot_products();
 
 // Whether the environment variable FLUX2_NO_VNNI is not set.
 bool process_may_use_vnni();

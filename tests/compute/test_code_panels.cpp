@@ -126,6 +126,13 @@ TEST_CASE("the largest codes do not overflow, for any number of rows") {
             check_equal_codes({.bits = 5, .code = 31, .x = x, .n_rows = n_rows, .adds = true});
             check_equal_codes(
                 {.bits = 5, .code = 31, .x = x, .n_rows = n_rows, .adds = true, .in_halves = true});
+            check_equal_codes({.bits = 6, .code = 63, .x = x, .n_rows = n_rows, .adds = true});
+            check_equal_codes({.bits = 6,
+                               .code = 63,
+                               .x = x,
+                               .n_rows = n_rows,
+                               .adds = false,
+                               .in_halves = true});
             check_equal_codes({.bits = 8, .code = 255, .x = x, .n_rows = n_rows, .adds = true});
             check_equal_codes({.bits = 8,
                                .code = 255,

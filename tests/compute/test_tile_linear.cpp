@@ -1,6 +1,6 @@
 #include "compute/cpu/amx_tiles.hpp"
+#include "compute/cpu/code_linear.hpp"
 #include "compute/cpu/code_panels.hpp"
-#include "compute/cpu/column_codes.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
 #include "compute/cpu/repacked.hpp"
 #include "compute/cpu/tile_linear.hpp"
@@ -23,8 +23,7 @@ namespace {
 
 // Whether this CPU multiplies such matrices as integers.
 bool is_coded(TensorType type) {
-    const int bits = cpu::code_bits(static_cast<ggml_type>(type));
-    return bits > 0 && bits <= cpu::most_code_bits();
+    return cpu::is_multiplied_as_codes(static_cast<ggml_type>(type));
 }
 
 bool suits_tiles(TensorType type, int64_t in, int64_t out) {
@@ -218,10 +217,10 @@ TEST_CASE("a product in F32 tiles is that of the values, in 8-bit tiles that of 
             CHECK((!is_coded(type) || errors.of_rounded < 1e-6));
         }
     }
-    if (is_coded(TensorType::q4_0)) {
+    if (is_coded(TensorType::q4_1)) {
         // More rows than are multiplied at once, and one.
         for (const int64_t n : {200, 1}) {
-            const Case c = {.type = TensorType::q4_0, .in = 64, .out = 80, .n = n};
+            const Case c = {.type = TensorType::q4_1, .in = 64, .out = 80, .n = n};
             CHECK(errors_of(c, 2).of_rounded < 1e-6);
         }
     }

@@ -9,7 +9,9 @@
 
 namespace flux2::cpu {
 
-// Whether this CPU has the instructions and the matrix [in, out] the right type and size.
+// Whether this CPU multiplies matrices of the type so faster than in any other way.
+bool is_multiplied_as_codes(ggml_type type);
+// Whether it does such a matrix [in, out]: its size must be right too.
 bool suits_codes(const ggml_tensor* matrix);
 
 // w [in, out], x [in, n] in F32, whose rows may lie apart -> [out, n] in F32.

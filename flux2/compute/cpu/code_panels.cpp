@@ -1,8 +1,9 @@
 #include "compute/cpu/code_panels.hpp"
 
 #include "compute/cpu/amx_tiles.hpp"
-#include "compute/cpu/code_panels_x86.hpp"
+#include "compute/cpu/code_panels_forms.hpp"
 #include "compute/cpu/instructions.hpp"
+#include "compute/cpu/matrix_tiles.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -92,31 +93,36 @@ const Form* best_form() {
     return has_avx_vnni() ? &kAvxVnni : &kAvx2;
 }
 
+// AMX, and AVX-512 without instructions for integers, are faster in other ways.
+bool has_faster_way() {
+    return has_amx() || (best_form() == &kAvx2 && has_avx512());
+}
+
+#else
+
+constexpr Form kArm = {7, round_block_arm, multiply_panel_arm};
+
+// Null without dot products.
+const Form* best_form() {
+    return has_arm_dot() ? &kArm : nullptr;
+}
+
+bool has_faster_way() {
+    return has_matrix_tiles();
+}
+
 #endif
 
 const Form& form_for(int bits) {
-#if defined(FLUX2_X86)
     const Form* best = best_form();
-    if (best != nullptr && bits <= best->most_bits) {
-        return *best;
-    }
-#else
-    static_cast<void>(bits);
-#endif
-    return kPlain;
+    return best != nullptr && bits <= best->most_bits ? *best : kPlain;
 }
 
 }  // namespace
 
 int most_code_bits() {
-#if defined(FLUX2_X86)
     const Form* best = best_form();
-    // AMX, and AVX-512 without instructions for integers, are left to others.
-    const bool left = has_amx() || (best == &kAvx2 && has_avx512());
-    return best == nullptr || left ? 0 : best->most_bits;
-#else
-    return 0;
-#endif
+    return best == nullptr || has_faster_way() ? 0 : best->most_bits;
 }
 
 void round_to_codes(const float* from, int64_t n, RowCodes* to) {

@@ -1,7 +1,8 @@
-// Rows of integers times columns of codes, which are integers too, for x86 CPUs. With AVX2 an
-// instruction multiplies 32 bytes and adds their products in pairs, in 16 bits, about twice as fast
-// as F32 is multiplied; that holds for codes of up to 5 bits, whose sums do not overflow. Newer
-// CPUs add four products each in 32 bits, of codes of up to 8 bits.
+// Rows of integers times columns of codes, which are integers too. With AVX2 an instruction
+// multiplies 32 bytes and adds their products in pairs, in 16 bits, about twice as fast as F32 is
+// multiplied; that holds for codes of up to 5 bits, whose sums do not overflow. Newer x86 CPUs add
+// four products each in 32 bits, of codes of up to 8 bits, and Arm CPUs with dot products of up to
+// 7.
 //
 // Both go in blocks of 32 values along the inner dimension. A value of a row is scale * code with a
 // code of 8 bits, one of a column scale * code + offset; some types have scales and offsets for

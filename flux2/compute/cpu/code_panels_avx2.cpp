@@ -1,4 +1,4 @@
-#include "compute/cpu/code_panels_x86.hpp"
+#include "compute/cpu/code_panels_forms.hpp"
 
 #if defined(FLUX2_X86)
 

@@ -1,4 +1,4 @@
-// Forms of compute/cpu/code_panels for the instructions of newer x86 CPUs.
+// Forms of compute/cpu/code_panels for the instructions of newer CPUs.
 #pragma once
 
 #include "compute/cpu/code_panels.hpp"
@@ -25,5 +25,12 @@ void multiply_panel_avx_vnni(const RowsTimesCodes& m, const PanelCodes* panel, f
 void multiply_panel_avx512_vnni(const RowsTimesCodes& m, const PanelCodes* panel, float* to);
 
 #endif
+
+// Arm's instructions that multiply bytes and add four products each to a sum in 32 bits.
+bool has_arm_dot();
+
+void round_block_arm(const float* from, RowCodes& to);
+// Codes of up to 7 bits: the instruction takes both factors with a sign.
+void multiply_panel_arm(const RowsTimesCodes& m, const PanelCodes* panel, float* to);
 
 }  // namespace flux2::cpu
