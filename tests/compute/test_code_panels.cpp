@@ -118,6 +118,12 @@ TEST_CASE("a value that is not finite is not lost") {
     }
 }
 
+TEST_CASE("values whose sum is infinite are finite") {
+    const std::vector<cpu::RowCodes> blocks = round(std::vector<float>(32, 3e38f));
+    CHECK(blocks[0].scale == doctest::Approx(3e38 / 127));
+    CHECK(blocks[0].codes[0] == 127);
+}
+
 TEST_CASE("the largest codes do not overflow, for any number of rows") {
     for (const int64_t n_rows : {1, 2, 3, 4, 5, 11, 12, 25}) {
         CAPTURE(n_rows);

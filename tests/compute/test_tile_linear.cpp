@@ -38,9 +38,9 @@ bool has_bf16_tiles() {
     return cpu::has_matrix_tiles() || cpu::has_amx();
 }
 
-// Whether it multiplies types that are not coded in F32.
-bool has_f32_tiles() {
-    return !has_bf16_tiles() && suits_tiles(TensorType::f16, 64, 64);
+// Whether it multiplies such matrices in F32.
+bool has_f32_tiles(TensorType type) {
+    return !has_bf16_tiles() && !is_coded(type) && suits_tiles(type, 1280, 80);
 }
 
 struct Case {
@@ -203,8 +203,7 @@ TEST_CASE("BF16 tiles of Arm CPUs take other sizes too") {
 TEST_CASE("a product in F32 tiles is that of the values, in 8-bit tiles that of rounded rows") {
     CHECK(!(cpu::most_code_bits() > 0 && has_bf16_tiles()));
     for (const TensorType type : matrix_types()) {
-        if (!is_coded(type) &&
-            (!has_f32_tiles() || type == TensorType::f32 || !converts_from_f32(type))) {
+        if (!is_coded(type) && (!has_f32_tiles(type) || !converts_from_f32(type))) {
             continue;
         }
         for (const int n_threads : {1, 3}) {
@@ -238,10 +237,14 @@ TEST_CASE("rows of zeros give zeros") {
 TEST_CASE("matrices in F32 and of other sizes are left to ggml; others are marked") {
     CHECK(!suits_tiles(TensorType::f32, 64, 64));
     CHECK(!suits_tiles(TensorType::q8_0, 64, 12));
-    CHECK(suits_tiles(TensorType::bf16, 12, 64) == has_f32_tiles());
-    CHECK(suits_tiles(TensorType::f16, 64, 64) == (has_bf16_tiles() || has_f32_tiles()));
-    CHECK(suits_tiles(TensorType::q8_0, 64, 64) ==
-          (cpu::has_matrix_tiles() || has_f32_tiles() || is_coded(TensorType::q8_0)));
+    // BF16 tiles have steps of 8 values.
+    CHECK(suits_tiles(TensorType::f16, 12, 64) == has_f32_tiles(TensorType::f16));
+    CHECK(suits_tiles(TensorType::f16, 64, 64) ==
+          (has_bf16_tiles() || has_f32_tiles(TensorType::f16)));
+    // With AMX Q8_0 is repacked.
+    CHECK(
+        suits_tiles(TensorType::q8_0, 64, 64) ==
+        (cpu::has_matrix_tiles() || has_f32_tiles(TensorType::q8_0) || is_coded(TensorType::q8_0)));
     const ggml_context_ptr context(
         ggml_init({.mem_size = ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
     ggml_tensor* w = ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, 64, 64);

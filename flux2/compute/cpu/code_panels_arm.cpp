@@ -37,8 +37,8 @@ struct FourVectors {
     }
     // 0, or NaN where a value is infinite or NaN.
     float times_zero() const {
-        return vaddvq_f32(vmulq_n_f32(
-            vaddq_f32(vmulq_n_f32(vaddq_f32(x0, x1), 0), vmulq_n_f32(vaddq_f32(x2, x3), 0)), 0));
+        return vaddvq_f32(vaddq_f32(vaddq_f32(vmulq_n_f32(x0, 0), vmulq_n_f32(x1, 0)),
+                                    vaddq_f32(vmulq_n_f32(x2, 0), vmulq_n_f32(x3, 0))));
     }
     int8x16_t codes(float factor) const {
         const auto rounded = [&](float32x4_t x) {

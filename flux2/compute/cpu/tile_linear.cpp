@@ -170,12 +170,16 @@ void multiply_tiles(ggml_tensor* dst, int, int nth, void* work) {
 
 const OwnOperation kMakeTiles = {"cpu tiles", make_tiles};
 
-// x86 CPUs with AVX2 and nothing newer.
-bool has_f32_tiles() {
+// Whether this CPU multiplies matrices of the type in F32 unless they suit codes. With AVX2 and
+// nothing newer all of them; Arm CPUs without instructions for small matrices those that ggml
+// multiplies half as fast.
+bool has_f32_tiles(ggml_type type) {
 #if defined(FLUX2_X86)
+    static_cast<void>(type);
     return has_avx2() && !has_avx512();
 #else
-    return false;
+    return !has_matrix_tiles() &&
+           (type == GGML_TYPE_F16 || type == GGML_TYPE_Q2_K || type == GGML_TYPE_Q3_K);
 #endif
 }
 
@@ -193,14 +197,16 @@ bool suits_tiles(const ggml_tensor* matrix) {
     if (suits_codes(matrix) || suits_amx_in_place(matrix)) {
         return true;
     }
-    if (has_f32_tiles()) {
+    if (has_f32_tiles(matrix->type)) {
         return suits_unpacked(matrix->ne[1]);
     }
     return has_matrix_tiles() && matrix->ne[0] % kStep == 0 && matrix->ne[1] % kTileColumns == 0;
 }
 
 const char* tiles_name(const ggml_tensor* matrix) {
-    return suits_codes(matrix) ? "8-bit tiles" : has_f32_tiles() ? "F32 tiles" : "BF16 tiles";
+    return suits_codes(matrix)           ? "8-bit tiles"
+           : has_f32_tiles(matrix->type) ? "F32 tiles"
+                                         : "BF16 tiles";
 }
 
 void mark_for_tiles(ggml_tensor* matrix) {
@@ -218,7 +224,7 @@ ggml_tensor* linear_in_tiles(Graph& g, ggml_tensor* w, ggml_tensor* x) {
     if (suits_amx_in_place(w)) {
         return linear_amx_in_place(g, w, x);
     }
-    if (has_f32_tiles()) {
+    if (has_f32_tiles(w->type)) {
         return own::linear(g, w, x, {.function = unpacked_linear});
     }
     ggml_tensor* tiles =

@@ -4,9 +4,9 @@
 // Arm CPUs with instructions for it (compute/cpu/matrix_tiles) and x86 CPUs with AMX
 // (compute/cpu/amx_linear) multiply in BF16: both factors are rounded. With F16 matrices both are
 // sums of two numbers in BF16, whose product but for that of the second ones is computed: as
-// precise as F16, at a third of the speed. Other x86 CPUs multiply types of few bits as integers
-// (compute/cpu/code_linear), and where they have AVX2 and nothing newer others in F32
-// (compute/cpu/unpacked_linear).
+// precise as F16, at a third of the speed. Other CPUs multiply types of few bits as integers
+// (compute/cpu/code_linear), and others in F32 (compute/cpu/unpacked_linear) where nothing is
+// faster.
 #pragma once
 
 #include "compute/graph.hpp"
