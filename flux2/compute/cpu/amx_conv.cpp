@@ -53,7 +53,7 @@ Tiling tile_rectangle(int64_t width, int64_t height, int64_t pitch) {
     return rows.count() <= all.count() ? rows : all;
 }
 
-// The first of them as of every convolution.
+// Begins as the parameters of every convolution do.
 struct AmxConvParams {
     own::ConvParams conv;
     bool adds, normalises;
@@ -102,7 +102,7 @@ class Convolution {
     const float* pixel(int64_t x, int64_t y);
     void convert_pixel(const float* from, uint16_t* to) const;
     void multiply_pair(const Rectangle& part, int64_t pair);
-    void finish(const Rectangle& part, int64_t first, int64_t n, const float* sums,
+    void finish(const Rectangle& part, int64_t first, int64_t n_pixels, const float* sums,
                 int64_t channel);
 
     ggml_tensor* dst_;  // [out, w, h]
@@ -250,7 +250,7 @@ void Convolution::multiply_pair(const Rectangle& part, int64_t pair) {
     };
     // While a pair is multiplied, the next one's filter comes into the cache.
     constexpr int64_t kLinesPerStep = 2 * kAmxTileSize * sizeof(uint16_t) / kCacheLine;
-    const int64_t n_lines = parts_of(kLinesPerStep, parts_of(tiling.count(), 2));
+    const int64_t n_cache_lines = parts_of(kLinesPerStep, parts_of(tiling.count(), 2));
     const uint16_t* next = tiles + filter_->ne[1] * kAmxTileSize;
     const uint16_t* next_end = pair + 1 < n_pairs_ ? next + 2 * run : next;
     for (int64_t tile = 0; tile < tiling.count(); tile += 2) {
@@ -266,8 +266,8 @@ void Convolution::multiply_pair(const Rectangle& part, int64_t pair) {
                   .columns_distance = run,
                   .results = sums_.data(),
                   .next_columns = next,
-                  .n_lines = next < next_end ? n_lines : 0});
-        next += n_lines * n_steps_ * static_cast<int64_t>(kCacheLine / sizeof(uint16_t));
+                  .n_cache_lines = next < next_end ? n_cache_lines : 0});
+        next += n_cache_lines * n_steps_ * static_cast<int64_t>(kCacheLine / sizeof(uint16_t));
         finish(part, first_of(tile), size_of(tile), sums_.data(), pair * kPairColumns);
         if (second != tile) {
             finish(part, first_of(second), size_of(second), sums_.data() + kAmxRows * kPairColumns,
@@ -276,7 +276,7 @@ void Convolution::multiply_pair(const Rectangle& part, int64_t pair) {
     }
 }
 
-// Results of n pixels, some of which may lie in the border.
+// Results of some pixels from `first` on, of which a few may lie in the border.
 FLUX2_AVX512 void Convolution::finish(const Rectangle& part, int64_t first, int64_t n_pixels,
                                       const float* sums, int64_t channel) {
     const int64_t n = n_out_ - channel;

@@ -159,7 +159,7 @@ void convolve(const AmxConvolution& m) {
                 }
                 add_products(pixels, m.pixels_distance, m.columns + tile, m.columns_distance);
                 add_products(pixels + m.plane, m.pixels_distance);
-                for (int64_t line = 0; line < m.n_lines; ++line, next += kLine) {
+                for (int64_t line = 0; line < m.n_cache_lines; ++line, next += kLine) {
                     __builtin_prefetch(next, /*rw=*/0, /*locality=*/2);
                 }
             }

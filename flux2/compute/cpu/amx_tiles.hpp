@@ -69,7 +69,7 @@ struct AmxConvolution {
     // The columns of a later call, some lines of the cache for each tile, are brought into the
     // second cache meanwhile.
     const uint16_t* next_columns;
-    int64_t n_lines;
+    int64_t n_cache_lines;
 };
 
 void convolve(const AmxConvolution& m);

@@ -171,8 +171,8 @@ void multiply_tiles(ggml_tensor* dst, int, int nth, void* work) {
 const OwnOperation kMakeTiles = {"cpu tiles", make_tiles};
 
 // Whether this CPU multiplies matrices of the type in F32 unless they suit codes. With AVX2 and
-// nothing newer all of them; Arm CPUs without instructions for small matrices those that ggml
-// multiplies half as fast.
+// nothing newer all of them; Arm CPUs without instructions for small matrices Q2_K and Q3_K, which
+// ggml multiplies half as fast, and F16, whose products it adds up in F16.
 bool has_f32_tiles(ggml_type type) {
 #if defined(FLUX2_X86)
     static_cast<void>(type);
