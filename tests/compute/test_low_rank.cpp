@@ -20,15 +20,8 @@
 namespace flux2 {
 namespace {
 
-// Values of -1 to 1 without a pattern.
 std::vector<float> scattered(size_t n, uint32_t seed) {
-    std::vector<float> values(n);
-    uint32_t state = seed;
-    for (float& value : values) {
-        state = state * 1664525u + 1013904223u;
-        value = static_cast<float>(static_cast<double>(state) / 2147483648.0 - 1.0);
-    }
-    return values;
+    return test::even_values(n, seed, 1.0f);
 }
 
 // a [n, in] times w [out, in] -> [n, out]

@@ -25,10 +25,9 @@ namespace {
 namespace fs = std::filesystem;
 using test::error_of;
 using test::fixture;
+using test::kNoCancel;
 using test::tensors_of;
 using test::TestTensor;
-
-const std::atomic<bool> kNoCancel = false;
 
 std::string hash(std::span<const std::byte> bytes) {
     return sha256(bytes, kNoCancel);

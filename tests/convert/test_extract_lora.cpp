@@ -21,9 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::error_of;
+using test::kNoCancel;
 using test::TestTensor;
 
-const std::atomic<bool> kNoCancel = false;
 const std::string kQkv = "double_blocks.0.img_attn.qkv";
 const std::string kLinear2 = "single_blocks.0.linear2";
 const std::string kNorm = "single_blocks.0.norm.query_norm.scale";

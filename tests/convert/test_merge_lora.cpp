@@ -15,9 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::error_of;
+using test::kNoCancel;
 using test::TestTensor;
 
-const std::atomic<bool> kNoCancel = false;
 const std::string kQkv = "double_blocks.0.img_attn.qkv";
 const std::string kNorm = "single_blocks.0.norm.query_norm";
 constexpr int64_t kHidden = 256;

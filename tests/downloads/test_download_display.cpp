@@ -17,12 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
+using test::has;
 
 constexpr uint64_t kMega = 1'000'000;
-
-bool has(const std::string& text, const std::string& words) {
-    return text.find(words) != std::string::npos;
-}
 
 std::string text_of(const fs::path& file) {
     const test::Bytes bytes = test::read_file(file);

@@ -15,15 +15,12 @@ namespace flux2::hub {
 namespace {
 
 namespace fs = std::filesystem;
+using test::has;
+using test::read_text;
 using test::TestHub;
 
 constexpr const char* kRepository = "owner/model";
 constexpr const char* kFile = "sub/weights.bin";
-
-std::string text_of(const fs::path& file) {
-    const test::Bytes bytes = test::read_file(file);
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 // A hub with one file, and a folder for the cache.
 struct Case {
@@ -48,10 +45,6 @@ struct Case {
     }
 };
 
-bool has(const std::string& text, const std::string& words) {
-    return text.find(words) != std::string::npos;
-}
-
 // Every path below a folder, links with their targets.
 std::vector<std::string> listing(const fs::path& folder) {
     std::vector<std::string> names;
@@ -72,8 +65,8 @@ std::vector<std::string> listing(const fs::path& folder) {
 TEST_CASE("a file is fetched into the layout that huggingface_hub has") {
     Case c;
     c.hub.add_small(kRepository, "config.json", "{}\n");
-    CHECK(text_of(c.fetch()) == c.bytes);
-    CHECK(text_of(c.fetch("config.json")) == "{}\n");
+    CHECK(read_text(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch("config.json")) == "{}\n");
     // The blob of a small file is named by git: git hash-object of "{}\n".
     const std::string small = "0967ef424bce6791893e9a57bb952f80fd536e93";
     const std::string large = test::sha256_of(c.bytes);
@@ -88,7 +81,7 @@ TEST_CASE("a file is fetched into the layout that huggingface_hub has") {
                                           snapshot + "config.json -> ../../blobs/" + small,
                                           snapshot + "sub/weights.bin -> ../../../blobs/" + large,
                                       });
-    CHECK(text_of(c.folder / "models--owner--model/refs/main") == TestHub::kCommit);
+    CHECK(read_text(c.folder / "models--owner--model/refs/main") == TestHub::kCommit);
 }
 
 TEST_CASE("a file that is in the cache is used without a request") {
@@ -103,7 +96,7 @@ TEST_CASE("a file that is in the cache is used without a request") {
     const TestHub hub;
     HubClient client(hub.settings(folder.path()));
     const fs::path file = fetch_file(client, {kRepository, kFile}, [](const FileProgress&) {});
-    CHECK(text_of(file) == "contents");
+    CHECK(read_text(file) == "contents");
     CHECK(hub.requests().empty());
 }
 
@@ -112,7 +105,7 @@ TEST_CASE("contents that are here under another commit are not fetched again") {
     c.fetch();
     const uint64_t sent = c.hub.bytes_sent();
     fs::remove_all(c.folder / "models--owner--model/snapshots");
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
     CHECK(c.hub.bytes_sent() == sent);
 }
 
@@ -120,7 +113,7 @@ TEST_CASE("a partial file is continued by a range") {
     Case c;
     fs::create_directories(c.partial().parent_path());
     test::write_file(c.partial(), c.bytes.substr(0, 400'000));
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
     CHECK(c.hub.bytes_sent() == c.bytes.size() - 400'000);
     CHECK(c.hub.requests().back().range == "bytes=400000-");
     CHECK_FALSE(fs::exists(c.partial()));
@@ -130,12 +123,12 @@ TEST_CASE("a partial file of something else is noticed by its hash and fetched a
     Case c;
     fs::create_directories(c.partial().parent_path());
     test::write_file(c.partial(), test::random_bytes(400'000, 7));
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
     // One that is longer than the file too.
     fs::remove_all(c.folder / "models--owner--model");
     fs::create_directories(c.partial().parent_path());
     test::write_file(c.partial(), test::random_bytes(2'000'000, 7));
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
 }
 
 TEST_CASE("a server that ignores ranges makes a download start over") {
@@ -143,19 +136,19 @@ TEST_CASE("a server that ignores ranges makes a download start over") {
     c.hub.ignores_ranges = true;
     fs::create_directories(c.partial().parent_path());
     test::write_file(c.partial(), c.bytes.substr(0, 400'000));
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
     // Over several connections too.
     fs::remove_all(c.folder / "models--owner--model");
     c.settings.connections = 4;
     c.settings.chunk_bytes = 100'000;
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
 }
 
 TEST_CASE("dropped connections are continued where they ended") {
     Case c;
     c.hub.drops = 7;
     c.hub.drop_after = 100'000;
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
     CHECK(c.hub.bytes_sent() == c.bytes.size());
     CHECK(c.hub.n_requests("bytes") == 8);
 }
@@ -175,7 +168,7 @@ TEST_CASE("a server that falls silent is left after a time and asked for the res
     c.settings.http.read_timeout = std::chrono::milliseconds(250);
     c.hub.stalls = 1;
     c.hub.stall_after = 300'000;
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
     CHECK(c.hub.stalls == 0);
     // On a busy machine an answer that is only late is left too, so these are limits.
     CHECK(c.hub.n_requests("bytes") >= 2);
@@ -187,7 +180,7 @@ TEST_CASE("a server that falls silent is left after a time and asked for the res
     c.hub.stalls = 2;
     c.hub.stall_after = 3'000;  // less than any chunk
     const size_t n_before = c.hub.n_requests("bytes");
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
     CHECK(c.hub.stalls == 0);
     CHECK(c.hub.n_requests("bytes") >= n_before + 11 + 2);
 }
@@ -213,7 +206,7 @@ TEST_CASE("a connection that is fast enough stays the only one, and others join 
     c.settings.connections = 4;
     c.settings.chunk_bytes = 100'000;
     c.settings.enough_rate = 1;
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
     std::vector<std::string> ranges;
     for (const test::HubRequest& request : c.hub.requests()) {
         if (request.server == "bytes") {
@@ -228,7 +221,7 @@ TEST_CASE("a connection that is fast enough stays the only one, and others join 
 
     fs::remove_all(c.folder / "models--owner--model");
     c.settings.enough_rate = 1e18;
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
     CHECK(c.hub.bytes_sent() == 2 * c.bytes.size());
     CHECK(c.hub.n_requests("bytes") == 5 + 1 + 28);  // 28 chunks after the first 256 KiB
 }
@@ -239,7 +232,7 @@ TEST_CASE("several connections fetch a file byte for byte") {
     c.settings.chunk_bytes = 70'000;
     c.hub.drops = 5;
     c.hub.drop_after = 3'000;  // less than any chunk has left, also after all drops
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
     CHECK(c.hub.bytes_sent() == c.bytes.size());
     CHECK(c.hub.n_requests("bytes") == 15 + 5);
 }
@@ -248,7 +241,7 @@ TEST_CASE("429 and 5xx are asked again, as long as they say") {
     Case c;
     c.hub.failures = 3;
     c.hub.hub_failures = 3;
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
     c.hub.hub_failures = 1000;
     c.hub.failure_status = 429;
     c.hub.retry_after = "3";  // longer than the longest pause of the settings
@@ -262,7 +255,7 @@ TEST_CASE("an address that has expired is asked for again") {
     Case c;
     c.hub.failures = 1;
     c.hub.failure_status = 403;
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
     CHECK(c.hub.n_requests("hub") == 2);
 }
 
@@ -319,7 +312,7 @@ TEST_CASE("the token never reaches the server of the bytes") {
     c.hub.gated = kRepository;
     c.hub.good_token = "hf_good";
     c.settings.token = "hf_good";
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
     for (const test::HubRequest& request : c.hub.requests()) {
         CHECK(request.token == (request.server == "hub" ? "Bearer hf_good" : ""));
     }
@@ -330,7 +323,8 @@ TEST_CASE("a renamed repository is followed") {
     Case c;
     c.hub.rename("old/name", kRepository);
     HubClient client(c.settings);
-    CHECK(text_of(fetch_file(client, {"old/name", kFile}, [](const FileProgress&) {})) == c.bytes);
+    CHECK(read_text(fetch_file(client, {"old/name", kFile}, [](const FileProgress&) {})) ==
+          c.bytes);
 }
 
 TEST_CASE("offline a file that is not here is refused without a request") {
@@ -363,12 +357,12 @@ TEST_CASE("cancelling keeps the partial file, also over several connections") {
                        [&](const FileProgress& progress) { cancel = progress.done > 100'000; });
         });
         CHECK(error.kind == ErrorKind::cancelled);
-        const std::string kept = text_of(c.partial());
+        const std::string kept = read_text(c.partial());
         CHECK(kept.size() > 100'000);
         CHECK(kept == c.bytes.substr(0, kept.size()));
         cancel = false;
         c.hub.pause_us = 0;
-        CHECK(text_of(c.fetch()) == c.bytes);
+        CHECK(read_text(c.fetch()) == c.bytes);
     }
 }
 
@@ -382,7 +376,7 @@ TEST_CASE("of several that fetch the same file at once, one does") {
     for (std::thread& thread : threads) {
         thread.join();
     }
-    CHECK(text_of(c.fetch()) == c.bytes);
+    CHECK(read_text(c.fetch()) == c.bytes);
     CHECK(c.hub.bytes_sent() == c.bytes.size());
 }
 
@@ -414,7 +408,7 @@ TEST_CASE("a removed file frees its contents, unless another name has them") {
     c.fetch("copy.bin");
     const HubCache cache(c.folder.path());
     CHECK(cache.remove({kRepository, kFile}) == 0);
-    CHECK(text_of(cache.find({kRepository, "copy.bin"})) == c.bytes);
+    CHECK(read_text(cache.find({kRepository, "copy.bin"})) == c.bytes);
     CHECK(cache.remove({kRepository, "copy.bin"}) == c.bytes.size());
     CHECK_FALSE(fs::exists(c.folder / "models--owner--model"));
 }

@@ -24,18 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
+using test::has;
+using test::read_text;
 using test::TestHub;
 
 const std::string kFlux2 = test::flux2_path();
-
-bool has(const std::string& text, const std::string& words) {
-    return text.find(words) != std::string::npos;
-}
-
-std::string text_of(const fs::path& file) {
-    const test::Bytes bytes = test::read_file(file);
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 // The bundled model's files as a model of the Hub that is called toy, and folders of a user.
 struct Case {
@@ -44,10 +37,10 @@ struct Case {
 
     Case() {
         const fs::path tiny = FLUX2_TINY_MODEL;
-        hub.add("maker/toy-GGUF", "toy-Q8_0.gguf", text_of(tiny / "flux2-tiny-bf16.gguf"));
+        hub.add("maker/toy-GGUF", "toy-Q8_0.gguf", read_text(tiny / "flux2-tiny-bf16.gguf"));
         hub.add("other/encoder-GGUF", "encoder-Q8_0.gguf",
-                text_of(tiny / "text-encoder-bf16.gguf"));
-        hub.add("other/vae", "sub/vae.gguf", text_of(tiny / "vae-bf16.gguf"));
+                read_text(tiny / "text-encoder-bf16.gguf"));
+        hub.add("other/vae", "sub/vae.gguf", read_text(tiny / "vae-bf16.gguf"));
         fs::create_directories(folder / "config/flux2");
         test::write_file(folder / "config/flux2/models.json", R"({
             "models": {"toy": {"licence": "a test licence", "licence_page": "https://example.org",
@@ -250,8 +243,8 @@ TEST_CASE("a download that is killed ten times is continued and byte-identical")
     c.hub.pause_us = 0;
     Running last(line);
     CHECK(last.wait() == 0);
-    CHECK(text_of(c.cache() / "models--maker--large/snapshots" / TestHub::kCommit / "large.bin") ==
-          bytes);
+    CHECK(read_text(c.cache() / "models--maker--large/snapshots" / TestHub::kCommit /
+                    "large.bin") == bytes);
     CHECK_FALSE(fs::exists(partial));
 }
 

@@ -3,7 +3,9 @@
 #include "convert.hpp"
 #include "models/transformer.hpp"
 #include "pipeline/latents.hpp"
+#include "support/small_transformer.hpp"
 #include "support/support.hpp"
+#include "support/values.hpp"
 
 #include <doctest/doctest.h>
 
@@ -18,24 +20,11 @@ using test::TestTensor;
 
 // Small random values, the same every time.
 std::vector<float> random_values(size_t n, uint32_t seed) {
-    std::vector<float> values(n);
-    uint32_t state = seed * 2654435761u + 1;
-    for (float& value : values) {
-        state = state * 1664525u + 1013904223u;
-        value = static_cast<float>(static_cast<int32_t>(state)) / 1.2e10f;
-    }
-    return values;
+    return test::even_values(n, seed, 0.18f);
 }
 
 TransformerSizes small_sizes(bool guidance) {
-    return {.hidden = 64,
-            .head_dim = 32,
-            .mlp = 96,
-            .text_width = 48,
-            .channels = 16,
-            .n_double = 1,
-            .n_single = 2,
-            .guidance = guidance};
+    return test::small_transformer(1, 2, guidance);
 }
 
 // A transformer of these sizes in a file, and its tensors.

@@ -8,6 +8,7 @@
 #include "pipeline/latents.hpp"
 #include "pipeline/prompt.hpp"
 #include "support/support.hpp"
+#include "support/values.hpp"
 
 #include <doctest/doctest.h>
 
@@ -192,11 +193,7 @@ constexpr StepRange kLate{1, 3};
 
 HostTensor random_tokens(int64_t channels, int64_t n, uint32_t seed) {
     HostTensor x({channels, n, 1, 1});
-    uint32_t state = seed * 2654435761u + 1;
-    for (float& value : x.data) {
-        state = state * 1664525u + 1013904223u;
-        value = static_cast<float>(static_cast<int32_t>(state)) / 2e9f;
-    }
+    x.data = test::even_values(x.data.size(), seed, 1.07f);
     return x;
 }
 

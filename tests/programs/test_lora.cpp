@@ -11,11 +11,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using test::Arguments;
+using test::has;
 using test::joined;
-
-bool has(const std::string& text, const std::string& piece) {
-    return text.find(piece) != std::string::npos;
-}
 
 test::ProgramResult draw(const Arguments& arguments) {
     return test::flux2_program(joined(test::small_picture(), arguments));

@@ -17,13 +17,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using test::Arguments;
+using test::has;
 using test::joined;
 
 constexpr int kSide = 96;
-
-bool has(const std::string& text, const std::string& piece) {
-    return text.find(piece) != std::string::npos;
-}
 
 // A model, and features instead of a text encoder.
 Arguments parts() {

@@ -11,12 +11,9 @@ namespace flux2 {
 namespace {
 
 namespace fs = std::filesystem;
+using test::has;
 
 const std::string kFlux2 = test::flux2_path();
-
-bool has(const std::string& text, const std::string& words) {
-    return text.find(words) != std::string::npos;
-}
 
 TEST_CASE("the bundled model is the default, and --variant chooses in it") {
     auto result = test::run_program(kFlux2 + " plan --device CPU");

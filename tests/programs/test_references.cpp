@@ -12,11 +12,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using test::Arguments;
 using test::fixture;
+using test::has;
 using test::joined;
-
-bool has(const std::string& text, const std::string& piece) {
-    return text.find(piece) != std::string::npos;
-}
 
 std::string picture(int number) {
     return fixture("klein/ref_" + std::to_string(number) + ".png").string();

@@ -8,6 +8,7 @@ namespace flux2 {
 namespace {
 
 namespace fs = std::filesystem;
+using test::has;
 using test::joined;
 
 class Typist {
@@ -38,10 +39,6 @@ class Typist {
     test::TerminalProgram program_;
     std::string greeting_;
 };
-
-bool has(const std::string& text, const std::string& piece) {
-    return text.find(piece) != std::string::npos;
-}
 
 std::string stored_settings(const fs::path& picture) {
     for (const ImageText& text : read_image_texts(picture)) {

@@ -16,12 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::fixture;
+using test::has;
 using test::joined;
 using test::small_picture;
-
-bool has(const std::string& text, const std::string& piece) {
-    return text.find(piece) != std::string::npos;
-}
 
 std::string klein(const std::string& part) {
     return fixture("klein/" + part + ".safetensors").string();

@@ -7,10 +7,8 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <regex>
 #include <set>
-#include <sstream>
 
 using namespace flux2;
 using namespace flux2::test;
@@ -19,13 +17,6 @@ using nlohmann::json;
 namespace {
 
 const httplib::Headers kBrowser = {{"Accept", "text/html,application/xhtml+xml,*/*;q=0.8"}};
-
-std::string text_of(const std::filesystem::path& file) {
-    std::ifstream in(file, std::ios::binary);
-    std::ostringstream out;
-    out << in.rdbuf();
-    return out.str();
-}
 
 std::filesystem::path web_folder() {
     return std::filesystem::path(FLUX2_TINY_MODEL) / "../../examples/server/web";
@@ -92,7 +83,7 @@ TEST_CASE("everything that the page names is there, under an address that lasts"
         CHECK(type == (address.ends_with(".css")   ? "text/css; charset=utf-8"
                        : address.ends_with(".svg") ? "image/svg+xml"
                                                    : "text/javascript; charset=utf-8"));
-        CHECK(file.body == text_of(web_folder() / address.substr(address.find('/', 4) + 1)));
+        CHECK(file.body == read_text(web_folder() / address.substr(address.find('/', 4) + 1)));
     }
 }
 

@@ -57,6 +57,15 @@ Bytes read_file(const fs::path& path) {
     return bytes_of(text);
 }
 
+std::string read_text(const fs::path& path) {
+    const Bytes bytes = read_file(path);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+bool has(const std::string& text, std::string_view words) {
+    return text.find(words) != std::string::npos;
+}
+
 Bytes bytes_of(std::string_view text) {
     const auto bytes = std::as_bytes(std::span(text));
     return Bytes(bytes.begin(), bytes.end());

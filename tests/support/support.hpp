@@ -6,6 +6,7 @@
 #include "formats/tensor_type.hpp"
 #include "networks/tensor_list.hpp"
 
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -50,6 +51,10 @@ std::filesystem::path fixture(std::string_view path);
 void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file(const std::filesystem::path& path, std::string_view text);
 Bytes read_file(const std::filesystem::path& path);
+std::string read_text(const std::filesystem::path& path);
+
+// Whether a text has these words.
+bool has(const std::string& text, std::string_view words);
 
 Bytes bytes_of(std::string_view text);
 template <typename T>
@@ -83,6 +88,9 @@ class AllocationWatch {
 // more, and that the message begins with the file's name and has these words.
 void check_refused(std::string_view file, size_t most_bytes, const std::function<void()>& parse,
                    std::initializer_list<std::string_view> words);
+
+// For work that nobody cancels.
+inline const std::atomic<bool> kNoCancel = false;
 
 // Checks what a file's directory says of a tensor.
 void check_tensor(const TensorInfo& tensor, std::string_view name, TensorType type,

@@ -20,6 +20,17 @@ inline std::vector<float> normal_values(int64_t n, uint64_t seed) {
     return values;
 }
 
+// Evenly spread ones from -size to size.
+inline std::vector<float> even_values(size_t n, uint32_t seed, float size) {
+    std::vector<float> values(n);
+    uint32_t state = seed * 2654435761u + 1;
+    for (float& value : values) {
+        state = state * 1664525u + 1013904223u;
+        value = static_cast<float>(static_cast<int32_t>(state)) / 2147483648.0f * size;
+    }
+    return values;
+}
+
 // The root of the sum of squared differences, relative to that of squared expected values.
 inline double distance(const std::vector<float>& ours, const std::vector<double>& expected) {
     REQUIRE(ours.size() == expected.size());

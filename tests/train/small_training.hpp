@@ -5,7 +5,9 @@
 #include "models/transformer.hpp"
 #include "networks/tensor_list.hpp"
 #include "pipeline/latents.hpp"
+#include "support/small_transformer.hpp"
 #include "support/support.hpp"
+#include "support/values.hpp"
 #include "train/training_pass.hpp"
 
 #include <doctest/doctest.h>
@@ -18,31 +20,14 @@
 
 namespace flux2::test {
 
-inline std::vector<float> noise_values(size_t n, uint32_t seed, float factor) {
-    std::vector<float> values(n);
-    uint32_t state = seed * 2654435761u + 1;
-    for (float& value : values) {
-        state = state * 1664525u + 1013904223u;
-        value = static_cast<float>(static_cast<int32_t>(state)) / 2147483648.0f * factor;
-    }
-    return values;
-}
-
 inline HostTensor noise_tensor(int64_t width, int64_t n, uint32_t seed) {
     HostTensor x({width, n, 1, 1});
-    x.data = noise_values(x.data.size(), seed, 1.7f);
+    x.data = even_values(x.data.size(), seed, 1.7f);
     return x;
 }
 
 inline TransformerSizes trained_sizes(bool guidance) {
-    return {.hidden = 64,
-            .head_dim = 32,
-            .mlp = 96,
-            .text_width = 48,
-            .channels = 16,
-            .n_double = 2,
-            .n_single = 2,
-            .guidance = guidance};
+    return small_transformer(2, 2, guidance);
 }
 
 // A random transformer in a file. Matrices keep the size of what they are multiplied with.
@@ -55,7 +40,7 @@ inline void write_transformer(const std::filesystem::path& path, const Transform
         const bool is_matrix = expected.shape.n_dims == 2;
         const float size =
             is_matrix ? std::sqrt(3.0f / static_cast<float>(expected.shape.ne[0])) : 1.0f;
-        std::vector<float> values = noise_values(n, seed++, size);
+        std::vector<float> values = even_values(n, seed++, size);
         if (!is_matrix) {
             for (float& value : values) {
                 value = 1 + value / 2;
@@ -84,7 +69,7 @@ inline TrainingExample small_example(const TransformerSizes& sizes, bool has_ref
 }
 
 inline void fill_pairs(TrainedAdapter& adapter) {
-    const std::vector<float> values = noise_values(adapter.parameters().size(), 7, 0.2f);
+    const std::vector<float> values = even_values(adapter.parameters().size(), 7, 0.2f);
     std::copy(values.begin(), values.end(), adapter.parameters().begin());
 }
 

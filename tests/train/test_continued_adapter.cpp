@@ -11,7 +11,7 @@
 namespace flux2 {
 namespace {
 
-using test::noise_values;
+using test::even_values;
 using test::trained_sizes;
 
 FloatTensor file_tensor(const std::string& name, std::vector<int64_t> shape, uint32_t seed) {
@@ -19,7 +19,7 @@ FloatTensor file_tensor(const std::string& name, std::vector<int64_t> shape, uin
     for (const int64_t size : shape) {
         n *= static_cast<size_t>(size);
     }
-    return {name, std::move(shape), noise_values(n, seed, 0.3f)};
+    return {name, std::move(shape), even_values(n, seed, 0.3f)};
 }
 
 TrainedAdapter continued(const test::TemporaryFolder& folder,

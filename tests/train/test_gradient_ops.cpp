@@ -22,15 +22,8 @@ using Doubles = std::vector<double>;
 constexpr double kF32 = 2e-5;
 
 Doubles spread_values(size_t n, uint32_t seed) {
-    Doubles values(n);
-    uint32_t state = seed * 2654435761u + 1;
-    for (double& value : values) {
-        state = state * 1664525u + 1013904223u;
-        // Of what a float holds.
-        value = static_cast<double>(
-            static_cast<float>(static_cast<double>(state) / 2147483648.0 - 1.0));
-    }
-    return values;
+    const std::vector<float> values = test::even_values(n, seed, 1.0f);
+    return {values.begin(), values.end()};
 }
 
 std::vector<float> as_floats(const Doubles& values) {

@@ -1,6 +1,7 @@
 // Which pairs are trained, their first values, and what other readers find in the files.
 #include "adapters/adapter_set.hpp"
 #include "networks/tensor_list.hpp"
+#include "support/small_transformer.hpp"
 #include "support/support.hpp"
 #include "train/trained_adapter.hpp"
 
@@ -18,15 +19,7 @@
 namespace flux2 {
 namespace {
 
-TransformerSizes adapted_sizes() {
-    return {.hidden = 64,
-            .head_dim = 32,
-            .mlp = 96,
-            .text_width = 48,
-            .channels = 16,
-            .n_double = 1,
-            .n_single = 1};
-}
+constexpr TransformerSizes kSizes = test::small_transformer(1, 1);
 
 std::set<std::string> names_of(const TrainedAdapter& adapter) {
     std::set<std::string> names;
@@ -37,7 +30,7 @@ std::set<std::string> names_of(const TrainedAdapter& adapter) {
 }
 
 TEST_CASE("every matrix of the blocks is trained unless patterns say otherwise") {
-    const TrainedAdapter adapter(adapted_sizes(), {.rank = 4});
+    const TrainedAdapter adapter(kSizes, {.rank = 4});
     const std::set<std::tuple<std::string, int64_t, int64_t>> expected = {
         {"double_blocks.0.img_attn.qkv", 64, 192},  {"double_blocks.0.img_attn.proj", 64, 64},
         {"double_blocks.0.img_mlp.0", 64, 192},     {"double_blocks.0.img_mlp.2", 96, 64},
@@ -56,13 +49,13 @@ TEST_CASE("every matrix of the blocks is trained unless patterns say otherwise")
     CHECK(adapter.parameters().size() == n);
     CHECK(adapter.alpha() == 4);
     CHECK(adapter.scale() == 1.0f);
-    CHECK(names_of(TrainedAdapter(adapted_sizes(),
+    CHECK(names_of(TrainedAdapter(kSizes,
                                   {.include = {"single_blocks", "^txt_in$"}, .exclude = {"2$"}})) ==
           std::set<std::string>{"single_blocks.0.linear1", "txt_in"});
 }
 
 TEST_CASE("A begins uniform within one by the root of its width, B at zero") {
-    const TrainedAdapter adapter(adapted_sizes(), {.rank = 8, .seed = 3});
+    const TrainedAdapter adapter(kSizes, {.rank = 8, .seed = 3});
     for (const TrainedModule& module : adapter.modules()) {
         CAPTURE(module.name);
         const auto values = adapter.parameters();
@@ -82,7 +75,7 @@ TEST_CASE("A begins uniform within one by the root of its width, B at zero") {
         CHECK(squares / n == doctest::Approx(most * most / 3).epsilon(0.15));
     }
     const auto equal = [&](uint64_t seed) {
-        const TrainedAdapter other(adapted_sizes(), {.rank = 8, .seed = seed});
+        const TrainedAdapter other(kSizes, {.rank = 8, .seed = seed});
         return std::equal(adapter.parameters().begin(), adapter.parameters().end(),
                           other.parameters().begin());
     };
@@ -92,8 +85,7 @@ TEST_CASE("A begins uniform within one by the root of its width, B at zero") {
 
 TEST_CASE("choices that make no sense are refused") {
     const auto refused = [](const AdapterChoice& choice, const char* words) {
-        const test::CaughtError error =
-            test::error_of([&] { TrainedAdapter(adapted_sizes(), choice); });
+        const test::CaughtError error = test::error_of([&] { TrainedAdapter(kSizes, choice); });
         CAPTURE(error.message);
         CHECK(error.kind == ErrorKind::bad_argument);
         CHECK(error.mentions(words));
@@ -116,7 +108,7 @@ void check_file(const std::filesystem::path& path, const TrainedAdapter& adapter
     CHECK(file->dialect() == dialect);
     Adapter use;
     use.file = path;
-    const AdapterSet set({{file, use}}, Part::transformer, tensor_list(adapted_sizes()), "test");
+    const AdapterSet set({{file, use}}, Part::transformer, tensor_list(kSizes), "test");
     const auto rank = static_cast<size_t>(adapter.rank());
     for (const TrainedModule& module : adapter.modules()) {
         CAPTURE(module.name);
@@ -142,7 +134,7 @@ void check_file(const std::filesystem::path& path, const TrainedAdapter& adapter
 }
 
 TEST_CASE("files of both forms say what was trained, by the names that other programs expect") {
-    TrainedAdapter adapter(adapted_sizes(), {.rank = 4, .alpha = 6});
+    TrainedAdapter adapter(kSizes, {.rank = 4, .alpha = 6});
     for (size_t i = 0; i < adapter.parameters().size(); ++i) {
         adapter.parameters()[i] += static_cast<float>(i % 23) / 100 - 0.1f;
     }
