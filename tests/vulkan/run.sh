@@ -36,9 +36,10 @@ export MESA_SHADER_CACHE_DIR=$work/shaders
 VK_DRIVER_FILES=$("$root/tests/vulkan/newer_mesa.sh" "$work/mesa")
 export VK_DRIVER_FILES
 export VK_ICD_FILENAMES=$VK_DRIVER_FILES  # of loaders before 1.3.207
-hidden=$([ "$(uname -m)" != aarch64 ] || grep -q '^Features.* sve' /proc/cpuinfo || echo -DSVE_IS_HIDDEN)
-# shellcheck disable=SC2086  # nothing or an option
-cc -shared -fPIC -O1 $hidden -o "$work/software_device.so" "$root/tests/vulkan/software_device.c"
+options=$([ "$(uname -m)" != aarch64 ] || grep -q '^Features.* sve' /proc/cpuinfo || echo -DSVE_IS_HIDDEN)
+[ "$extent" = all ] || options+=" -DLEAST_SHARED_MEMORY"
+# shellcheck disable=SC2086  # a list of options
+cc -shared -fPIC -O1 $options -o "$work/software_device.so" "$root/tests/vulkan/software_device.c"
 export LD_PRELOAD=$work/software_device.so
 export LP_NATIVE_VECTOR_WIDTH=128  # as on Arm: on x86 shaders of 256 bits take longer to compile
 
@@ -65,17 +66,20 @@ run_one() { # NAME ENVIRONMENT ARGUMENTS...
 export -f run_one
 export work flux2
 
-# Recordings whose parts fit into the smallest buffers below.
-mkdir "$work/networks"
-for file in vae.safetensors vae.golden.safetensors flux2.safetensors flux2.golden.safetensors text_encoder.golden.safetensors; do
-    ln -s "$build/share/flux2/selftest/$file" "$work/networks/"
-done
+# The recordings of the text encoder and all others: two runs that begin with different shaders. And those whose parts fit into the
+# smallest buffers below.
+recordings=$build/share/flux2/selftest
+mkdir "$work/text" "$work/pictures" "$work/networks"
+ln -s "$recordings"/text_encoder.* "$work/text/"
+ln -s "$recordings"/* "$work/pictures/"
+rm "$work/pictures/text_encoder.safetensors"
+ln -s "$recordings"/{vae,flux2}.* "$recordings/text_encoder.golden.safetensors" "$work/networks/"
 
 selftest="LP_NUM_THREADS=1 selftest --device Vulkan0"
 replay="$selftest -m $root/models/tiny --replay $build/fixtures/tiny/golden"
 picture="--device Vulkan0 -W 64 -H 64 --steps 2 -s 1 -p house --no-cache"
 # Those that compile the most shaders come first: most of the time is theirs.
-runs=("golden $selftest")
+runs=("golden-text $selftest --golden $work/text" "golden-pictures $selftest --golden $work/pictures")
 # Decoding takes most of a replay. F16 and Q8_0 decode as Q4_K does, and the golden sets decode in F32: unless all is asked for, one
 # recording is replayed whole in one type, and the others, and it in the other types, up to their first step.
 for type in Q4_K Q8_0 F16 F32; do

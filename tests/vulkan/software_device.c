@@ -1,7 +1,8 @@
-// Two corrections around Mesa's software device, preloaded before ggml and Mesa.
+// Corrections around Mesa's software device, preloaded before ggml and Mesa.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <unistd.h>
+#include <vulkan/vulkan_core.h>
 
 // LLVM takes what a CPU can do from its name, and so uses SVE where a hypervisor hides that: an
 // illegal instruction. This names a CPU without SVE.
@@ -19,16 +20,29 @@ struct StringRef _ZN4llvm3sys14getHostCPUNameEv(void) {
 
 // ggml asks without a pause whether the device is done, which takes a core from the device when
 // that is this CPU.
-enum { kNotReady = 1 };  // VK_NOT_READY
-
-int vkGetFenceStatus(void* device, void* fence) {
-    static int (*of_loader)(void*, void*);
+VkResult vkGetFenceStatus(VkDevice device, VkFence fence) {
+    static PFN_vkGetFenceStatus of_loader;
     if (of_loader == NULL) {
-        of_loader = (int (*)(void*, void*))dlsym(RTLD_NEXT, "vkGetFenceStatus");
+        of_loader = (PFN_vkGetFenceStatus)dlsym(RTLD_NEXT, "vkGetFenceStatus");
     }
-    const int status = of_loader(device, fence);
-    if (status == kNotReady) {
+    const VkResult status = of_loader(device, fence);
+    if (status == VK_NOT_READY) {
         usleep(200);
     }
     return status;
 }
+
+// The least shared memory that Vulkan allows. With it ggml multiplies in tiles of up to 64x64, as
+// it does on many GPUs anyway; Mesa compiles each shader for larger ones for half a minute or more.
+#ifdef LEAST_SHARED_MEMORY
+void vkGetPhysicalDeviceProperties2(VkPhysicalDevice device,
+                                    VkPhysicalDeviceProperties2* properties) {
+    static PFN_vkGetPhysicalDeviceProperties2 of_loader;
+    if (of_loader == NULL) {
+        of_loader =
+            (PFN_vkGetPhysicalDeviceProperties2)dlsym(RTLD_NEXT, "vkGetPhysicalDeviceProperties2");
+    }
+    of_loader(device, properties);
+    properties->properties.limits.maxComputeSharedMemorySize = 16384;
+}
+#endif
