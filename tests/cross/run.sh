@@ -41,22 +41,23 @@ esac
 "$here/sysroot.sh" "$debian" "$build/sysroot"
 
 build_level() { # NAME OPTIONS...: leaves $build/flux2-NAME
-    local name=$1
+    local name=$1 begun=$SECONDS
     shift
     cmake -S "$root" -B "$build" -DCMAKE_TOOLCHAIN_FILE="$here/toolchain.cmake" -DFLUX2_CROSS="$cpu" -DFLUX2_SYSROOT="$build/sysroot" \
         -DFLUX2_GGML_DIR="$(sed -n 's/^FLUX2_GGML_SOURCE:INTERNAL=//p' "$native/CMakeCache.txt")" -DFLUX2_BUILD_TESTS=OFF \
         -DFLUX2_BUILD_CONVERT=OFF -DFLUX2_BUILD_SERVER=OFF -DFLUX2_BUILD_DOWNLOADS=OFF -DFLUX2_RPC=OFF -DFLUX2_WERROR=ON "$@" > "$build/configure.log" 2>&1 || { cat "$build/configure.log"; exit 1; }
     cmake --build "$build" --target flux2-cli -j "$(nproc)" > "$build/build.log" 2>&1 || { tail -n 60 "$build/build.log"; exit 1; }
     cp "$build/bin/flux2" "$build/flux2-$name"
+    echo "flux2 with ggml for $name: built in $((SECONDS - begun)) s"
 }
 
 # One run: a line when it passes, everything it printed when not.
 run_one() { # CPU LEVEL ARGUMENTS...
-    local as=$1 level=$2 log
+    local as=$1 level=$2 log begun=$SECONDS
     shift 2
     log=$(mktemp)
     if "qemu-$cpu" -cpu "$as" -L "/usr/$cpu-linux-gnu" "$build/flux2-$level" selftest --device CPU --threads 1 "$@" > "$log" 2>&1; then
-        echo "$as, ggml for $level, $(basename "${1#--}") ${*: -1}: $(tail -n 1 "$log")"
+        echo "$as, ggml for $level, $(basename "${1#--}") ${*: -1}: $(tail -n 1 "$log") ($((SECONDS - begun)) s)"
     else
         printf '%s, ggml for %s, selftest %s failed (exit code %s):\n' "$as" "$level" "$*" "$?"
         cat "$log"
