@@ -90,6 +90,19 @@ test('two references are sent in their order, with roles in the prompt', async (
   assert.match(made.settings.full_prompt, /style.*image 1/)
 })
 
+test('a picture that is asked for before the server has told its models is made', async () => {
+  const server = await sharedServer()
+  const { prepare, release } = holdBack('**/api/v1/models')
+  const page = await openPage(server, { prepare })
+  await page.fill('#prompt', 'an early house')
+  const start = async () => {
+    await submit(page)
+    release()
+  }
+  const made = await makePicture(page, server, { start })
+  assert.equal(made.settings.prompt, 'an early house')
+})
+
 test('references that are chosen before the server has answered get its roles', async () => {
   const { prepare, release } = holdBack('**/api/v1/capabilities')
   const page = await openPage(await sharedServer(), { prepare })

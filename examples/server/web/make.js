@@ -88,10 +88,13 @@ function showModel() {
     $('count').max = settings.capabilities?.limits.pictures ?? 16;
 }
 
+// Known only when the server has answered: until then the button waits for it.
+const hasNoModel = () => settings.capabilities !== null && settings.model === null;
+
 function showButton() {
     const text = canvas.isOpen() ? 'form.edit' : 'form.make';
     $('submit-text').textContent = isSending ? t('form.sending') : t(text, {n: settings.values.count});
-    $('submit').setAttribute('aria-disabled', String(isSending || settings.model === null));
+    $('submit').setAttribute('aria-disabled', String(isSending || hasNoModel()));
 }
 
 export function showCanvas() {
@@ -127,7 +130,7 @@ function showError(message, param = '') {
 
 async function submit() {
     clearError();
-    if (isSending || settings.model === null) {
+    if (isSending) {
         return;
     }
     if (settings.values.prompt.trim() === '') {
@@ -136,6 +139,12 @@ async function submit() {
     }
     isSending = true;
     showButton();
+    await settings.offered;
+    if (hasNoModel()) {
+        isSending = false;
+        showButton();
+        return;
+    }
     cancelForecast();
     try {
         const fields = {...plainFields(), ...(canvas.isOpen() ? await canvas.fields() : {}), preview: true};
