@@ -9,6 +9,7 @@
 #include "compute/shared_work.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace flux2::cpu {
@@ -33,21 +34,22 @@ bool have_rest(const float* values, int64_t n) {
 // The tiles of 16 output channels; `rest` may be null.
 FLUX2_AVX512 void make_tiles(const float* rows, int64_t n_in, int64_t n_taps, uint16_t* rounded,
                              uint16_t* rest) {
-    alignas(kCacheLine) float turned[kAmxInner * kMostTaps][kVector];
+    alignas(kCacheLine) std::array<float, kAmxInner * kMostTaps * kVector> turned;
+    float* lines = turned.data();  // of the same value of 16 columns
     const int64_t half = kAmxInner / 2 * n_taps;
     for (int64_t first = 0; first < n_in; first += kAmxInner) {
         const int64_t n = std::min(kAmxInner, n_in - first) * n_taps;
         for (int64_t column = 0; column < kVector; ++column) {
             const float* row = rows + (column * n_in + first) * n_taps;
             for (int64_t i = 0; i < n; ++i) {
-                turned[i][column] = row[i];
+                lines[i * kVector + column] = row[i];
             }
         }
-        std::fill(turned[n], turned[0] + 2 * half * kVector, 0.0f);
+        std::fill_n(lines + n * kVector, (2 * half - n) * kVector, 0.0f);
         const int64_t tile = first / kAmxInner * n_taps * kAmxTileSize;
         for (int64_t i = 0; i < half; ++i) {
-            const SplitLine line =
-                split(load_floats(turned[i], kVector), load_floats(turned[i + half], kVector));
+            const SplitLine line = split(load_floats(lines + i * kVector, kVector),
+                                         load_floats(lines + (i + half) * kVector, kVector));
             const int64_t at = tile + i % n_taps * kAmxTileSize + i / n_taps * kAmxInner;
             store(rounded + at, line.rounded);
             if (rest != nullptr) {
