@@ -61,7 +61,8 @@ std::vector<float> widened(std::span<const float> values, int64_t from, int64_t 
 }
 
 std::vector<std::byte> encoded(ggml_type type, std::span<const float> values, int64_t row) {
-    std::vector<std::byte> bytes(data_bytes(static_cast<TensorType>(type), values.size()));
+    std::vector<std::byte> bytes(
+        data_bytes(static_cast<TensorType>(type), static_cast<int64_t>(values.size())));
     from_f32(static_cast<TensorType>(type), values, row, bytes);
     return bytes;
 }
