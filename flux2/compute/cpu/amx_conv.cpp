@@ -14,8 +14,12 @@
 #include <array>
 #include <cstring>
 #include <limits>
-#include <memory>
+#include <numbers>
 #include <optional>
+
+#if defined(FLUX2_X86)
+#include "compute/cpu/x86_intrinsics.hpp"
+#endif
 
 namespace flux2::cpu {
 
@@ -82,7 +86,6 @@ class Convolution {
             norm_.emplace(
                 own::GroupNormInput{dst->src[0], source[0], source[1], source[2]},
                 own::GroupNormParams{.silu = true, .n_pixels = n_pixels, .band_pixels = n_pixels});
-            normalised_ = scratch(n_in_);
         }
     }
 
@@ -99,8 +102,9 @@ class Convolution {
     Sharing choose_sharing(int n_threads) const;
     void keep_border(int64_t n_rows);
     void convert(const Rectangle& part, int64_t first);
-    const float* pixel(int64_t x, int64_t y);
+    const float* pixel(int64_t x, int64_t y) const;
     void convert_pixel(const float* from, uint16_t* to) const;
+    Floats read(const float* pixel, int64_t first) const;
     void multiply_pair(const Rectangle& part, int64_t pair);
     void finish(const Rectangle& part, int64_t first, int64_t n_pixels, const float* sums,
                 int64_t channel);
@@ -112,8 +116,7 @@ class Convolution {
     const ggml_tensor* skip_ = nullptr;
     AmxConvParams params_;
     std::optional<ChannelNorm> norm_;
-    std::unique_ptr<float[]> normalised_;  // a pixel
-    int64_t border_;                       // pixels around a rectangle that it needs
+    int64_t border_;  // pixels around a rectangle that it needs
     int64_t n_in_, n_out_;
     int64_t n_planes_;  // of 32 input channels
     int64_t n_pairs_;   // of panels of output channels
@@ -209,18 +212,40 @@ void Convolution::convert(const Rectangle& part, int64_t first) {
     }
 }
 
-// Of what is convolved; null outside of it.
-const float* Convolution::pixel(int64_t x, int64_t y) {
+// Of the map that is convolved, before any norm; null outside of it.
+const float* Convolution::pixel(int64_t x, int64_t y) const {
     if (x < 0 || y < 0 || x >= dst_->ne[1] || y >= dst_->ne[2]) {
         return nullptr;
     }
     const int32_t scale = params_.conv.scale;
-    const float* from = values(x_) + (y / scale * x_->ne[1] + x / scale) * n_in_;
-    if (!norm_) {
-        return from;
+    return values(x_) + (y / scale * x_->ne[1] + x / scale) * n_in_;
+}
+
+// y / (1 + e^-y), to 3e-7 of y.
+FLUX2_AVX512 FLUX2_INLINE __m512 silu_of(__m512 y) {
+    const __m512 x = _mm512_mul_ps(y, _mm512_set1_ps(-std::numbers::log2e_v<float>));
+    const __m512 whole = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m512 r = _mm512_sub_ps(x, whole);
+    // 2^r by Taylor's series: (ln 2)^i / i!
+    __m512 sum = _mm512_set1_ps(1.54035304e-4f);
+    for (const float c :
+         {1.33335581e-3f, 9.61812911e-3f, 5.55041087e-2f, 0.240226507f, 0.693147181f, 1.0f}) {
+        sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(c));
     }
-    norm_->apply(from, 1, normalised_.get());
-    return normalised_.get();
+    return _mm512_div_ps(y, _mm512_add_ps(_mm512_scalef_ps(sum, whole), _mm512_set1_ps(1.0f)));
+}
+
+// At most 16 channels of a pixel from `first` on, then zeros.
+FLUX2_AVX512 FLUX2_INLINE Floats Convolution::read(const float* pixel, int64_t first) const {
+    const int64_t n = n_in_ - first;
+    const Floats x = load_floats(pixel + first, n);
+    if (!norm_) {
+        return x;
+    }
+    const Floats mean = load_floats(norm_->mean.data() + first, n);
+    const Floats scale = load_floats(norm_->scale.data() + first, n);
+    const Floats bias = load_floats(norm_->bias.data() + first, n);
+    return silu_of((x - mean) * scale + bias);
 }
 
 // Zeros where there is none.
@@ -228,8 +253,7 @@ FLUX2_AVX512 void Convolution::convert_pixel(const float* from, uint16_t* to) co
     for (int64_t channel = 0; channel < n_in_; channel += kAmxInner, to += 2 * plane_) {
         SplitLine line = {};
         if (from != nullptr) {
-            line = split(load_floats(from + channel, n_in_ - channel),
-                         load_floats(from + channel + kVector, n_in_ - channel - kVector));
+            line = split(read(from, channel), read(from, channel + kVector));
         }
         store(to, line.rounded);
         store(to + plane_, line.rest);
