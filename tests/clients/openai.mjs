@@ -9,6 +9,16 @@ const client = new OpenAI({ baseURL: process.env.FLUX2_URL + '/v1', apiKey: proc
 const bytesOf = (item) => Buffer.from(item.b64_json, 'base64')
 const house = async () => toFile(pngOf(96, 96, (x, y) => [x * 2, y * 2, 90, 255]), 'house.png', { type: 'image/png' })
 
+const untilMetric = async (name, value) => {
+  const headers = { authorization: `Bearer ${process.env.FLUX2_KEY}` }
+  for (let i = 0; i < 300; ++i) {
+    const text = await (await fetch(`${process.env.FLUX2_URL}/metrics`, { headers })).text()
+    if (text.split('\n').includes(`${name} ${value}`)) return
+    await new Promise((resolve) => setTimeout(resolve, 100))
+  }
+  assert.fail(`${name} is never ${value}`)
+}
+
 const checks = {
   async 'lists the models'() {
     const models = await client.models.list()
@@ -81,9 +91,11 @@ const checks = {
   async 'is told to come back later when the queue is full'() {
     const patient = { model: 'tiny', prompt: 'a house', size: '256x256', steps: 900 }
     const stop = new AbortController()
-    const waiting = Array.from({ length: 5 }, () =>
-      client.images.generate(patient, { signal: stop.signal, maxRetries: 0 }).catch((error) => error))
-    await new Promise((resolve) => setTimeout(resolve, 500))
+    const ask = () => client.images.generate(patient, { signal: stop.signal, maxRetries: 0 }).catch((error) => error)
+    const waiting = [ask()]
+    await untilMetric('flux2_jobs_running', 1)
+    for (let i = 0; i < 4; ++i) waiting.push(ask())
+    await untilMetric('flux2_queue_length', 4)
     await assert.rejects(client.images.generate(patient, { maxRetries: 0 }), OpenAI.RateLimitError)
     stop.abort()
     for (const error of await Promise.all(waiting)) assert.ok(error instanceof OpenAI.APIUserAbortError)
