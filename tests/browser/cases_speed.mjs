@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { linkSync, writeFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
 import { join } from 'node:path'
-import { api, fill, fillMore, makePicture, openPage, submit } from './page.mjs'
+import { api, fill, fillMore, makePicture, openPage } from './page.mjs'
 import { test } from './runner.mjs'
 import { Server, sharedServer } from './server.mjs'
 
@@ -11,6 +11,8 @@ const kFirstLoadBytes = 150e3
 const kFirstLoadMs = 1000
 const kMostLoads = 10
 const kPreviewMs = 200
+const kLeastPreviews = 8
+const kMostPictures = 8
 const kTaskMs = 100
 
 const median = (numbers) => [...numbers].sort((a, b) => a - b)[numbers.length >> 1]
@@ -64,14 +66,19 @@ const watchPreviews = () => {
 }
 
 test('a preview is on the screen within 200 ms of its event', async () => {
-  const page = await openPage(await sharedServer())
+  const server = await sharedServer()
+  const page = await openPage(server)
   await page.evaluate(watchPreviews)
-  await fill(page, { prompt: 'a small red house on the left, by day, on the grass', width: 256, height: 256 })
-  await fillMore(page, { steps: 12 })
-  await submit(page)
-  await page.waitForFunction(() => window.previewDelays.length >= 8)
-  const delays = await page.evaluate(() => window.previewDelays)
+  // On a busy machine the server leaves previews out, and the browser those that have a successor already: more pictures have enough.
+  let delays = []
+  for (let seed = 1; delays.length < kLeastPreviews && seed <= kMostPictures; ++seed) {
+    await fill(page, { prompt: 'a small red house on the left, by day, on the grass', width: 256, height: 256, seed: String(seed) })
+    await fillMore(page, { steps: 12 })
+    await makePicture(page, server)
+    delays = await page.evaluate(() => window.previewDelays)
+  }
   console.log(`    ${delays.length} previews; median ${median(delays)} ms, at most ${Math.max(...delays)} ms`)
+  assert.ok(delays.length >= kLeastPreviews)
   assert.ok(median(delays) < kPreviewMs)
 })
 

@@ -42,7 +42,7 @@ const watch = (page, url, expected) => {
 export const openPage = async (server, { width = 1280, height = 900, expected = [], another = null, prepare = null, ...options } = {}) => {
   const context = another?.context() ?? await browser.newContext({ viewport: { width, height }, reducedMotion: 'reduce', ...options })
   const page = await context.newPage()
-  page.setDefaultTimeout(15000)
+  page.setDefaultTimeout(30000)
   const problems = watch(page, server.url, expected)
   await page.addInitScript(keepSentFields)
   open.push({ page, problems })
