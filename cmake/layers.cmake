@@ -18,35 +18,6 @@ function(flux2_sees target)
     target_include_directories(${target} PRIVATE ${view})
 endfunction()
 
-# Eight files of a target at a time, since most of the time goes into headers. Who works on the code turns it off (preset debug).
-function(flux2_compile_together target)
-    if(FLUX2_COMPILE_TOGETHER)
-        set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-    endif()
-endfunction()
-
-# Headers that most files of a target include are read once. The OWNER compiles them for targets with the same options. Files with
-# compiler options of their own read them again. Call it when all options are set.
-function(flux2_precompile owner)
-    cmake_parse_arguments(precompile "" "" "HEADERS;FOR" ${ARGN})
-    if(NOT FLUX2_COMPILE_TOGETHER)
-        return()
-    endif()
-    target_precompile_headers(${owner} PRIVATE ${precompile_HEADERS})
-    foreach(target IN LISTS precompile_FOR)
-        target_precompile_headers(${target} REUSE_FROM ${owner})
-    endforeach()
-    foreach(target IN LISTS owner precompile_FOR)
-        get_target_property(sources ${target} SOURCES)
-        foreach(source IN LISTS sources)
-            get_source_file_property(options ${source} COMPILE_OPTIONS)
-            if(options)
-                set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
-            endif()
-        endforeach()
-    endforeach()
-endfunction()
-
 # flux2_layer(NAME USES layer... SOURCES file... LIBRARIES target...): the layer flux2/NAME as objects of the library. It can
 # include the layers it uses, itself and the public headers.
 function(flux2_layer name)
