@@ -1,6 +1,8 @@
 // Corrections around Mesa's software device, preloaded before ggml and Mesa.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <link.h>
+#include <string.h>
 #include <unistd.h>
 #include <vulkan/vulkan_core.h>
 
@@ -46,3 +48,33 @@ void vkGetPhysicalDeviceProperties2(VkPhysicalDevice device,
     properties->properties.limits.maxComputeSharedMemorySize = 16384;
 }
 #endif
+
+// Mesa makes coroutines of shaders with barriers, of functions with up to 23,000 blocks. LLVM takes
+// a time for that which grows with the square of their number: it first removes those that can be
+// merged with others, which leaves a third to two thirds.
+typedef void* (*RunPasses)(void* module, const char* passes, void* machine, void* options);
+
+static int find_llvm(struct dl_phdr_info* info, size_t size, void* path) {
+    (void)size;
+    if (strstr(info->dlpi_name, "/libLLVM") == NULL) {
+        return 0;
+    }
+    *(const char**)path = info->dlpi_name;
+    return 1;
+}
+
+void* LLVMRunPasses(void* module, const char* passes, void* machine, void* options) {
+    static RunPasses of_llvm;
+    if (of_llvm == NULL) {
+        const char* path = NULL;
+        dl_iterate_phdr(find_llvm, &path);
+        of_llvm = (RunPasses)dlsym(dlopen(path, RTLD_LAZY | RTLD_NOLOAD), "LLVMRunPasses");
+    }
+    if (strcmp(passes, "default<O0>") == 0) {
+        void* error = of_llvm(module, "function(simplifycfg)", machine, options);
+        if (error != NULL) {
+            return error;
+        }
+    }
+    return of_llvm(module, passes, machine, options);
+}
