@@ -34,7 +34,7 @@ use_package() {
     echo "$name package $version: by find_package and pkg-config, from C++ and C"
 }
 
-# What a shared library exports: every function of flux2.h, and of C++ only what the public headers declare.
+# What a shared library exports: every function of the C headers, and of C++ only what the public headers declare.
 check_exports() { # LIBRARY HEADERS
     local library=$1 headers=$2 symbols name
     symbols=$(nm -D --defined-only "$library" | awk '{print $3}')
@@ -43,7 +43,7 @@ check_exports() { # LIBRARY HEADERS
         exit 1
     fi
     diff <(grep -E '^flux2_' <<< "$symbols" | sort) \
-        <(sed -nE '/^FLUX2_API/s/.*[ *](flux2_[a-z_]+)\(.*/\1/p' "$headers/flux2.h" | sort)
+        <(sed -nE '/^FLUX2_API/s/.*[ *](flux2_[a-z_]+)\(.*/\1/p' "$headers"/*.h | sort)
     for name in $(grep -E '^_Z' <<< "$symbols" | c++filt | sed -E 's/^(vtable|typeinfo|typeinfo name) for //; s/\(.*//; s/\[.*//' |
         grep -oE 'flux2::[A-Za-z_:~]+' | sed 's/::/ /g; s/~//g'); do
         grep -qrw "$name" "$headers" || { echo "$library exports $name, which is in no public header"; exit 1; }

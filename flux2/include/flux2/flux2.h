@@ -37,51 +37,17 @@
 // any time; different pipelines are independent.
 #pragma once
 
+#include <flux2/error.h>
 #include <flux2/export.h>
+#include <flux2/image.h>
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-// Enums are 32 bits wide; in C++ they may hold values that only a newer header names.
 #ifdef __cplusplus
-#define FLUX2_ENUM_TYPE : int32_t
 extern "C" {
-#else
-#define FLUX2_ENUM_TYPE
 #endif
-
-// ---- Errors ----
-
-typedef enum flux2_status FLUX2_ENUM_TYPE {
-    FLUX2_OK = 0,
-    FLUX2_BAD_ARGUMENT = 1,   // a null pointer, an option or a value that cannot work
-    FLUX2_BAD_FILE = 2,       // missing, unreadable, broken, or not fitting the others
-    FLUX2_UNSUPPORTED = 3,    // a valid file or feature this version does not handle
-    FLUX2_OUT_OF_MEMORY = 4,  // host or device memory
-    FLUX2_OUT_OF_DISK = 5,    // no room for an output
-    FLUX2_BACKEND = 6,        // a device failed
-    FLUX2_CANCELLED = 7,      // the progress callback or the cancel token asked to stop
-    FLUX2_INTERNAL = 8        // a bug of ours
-} flux2_status;
-
-// The message of the last failed call on this thread; empty when none failed. Valid until the
-// thread's next failure.
-FLUX2_API const char* flux2_last_error(void);
-
-// The exit code of a program that ends with this status: 0, 2 for arguments, 3 for files, 4 for
-// memory or disk, 5 for a device, 130 when cancelled, else 1.
-FLUX2_API int flux2_exit_code(flux2_status status);
-
-// Messages name what a caller can set by its field or parameter here, in backquotes: "use a smaller
-// `type`". This tells what a program calls it instead; null: nothing else.
-typedef const char* (*flux2_wording)(const char* setting, void* user_data);
-
-// A text of the library, be it the last error, a line of the log or of flux2_file_info, with its
-// settings in the program's words. On failure *result is null. Free it with flux2_text_free.
-FLUX2_API flux2_status flux2_worded(const char* text, flux2_wording wording, void* user_data,
-                                    char** result);
-FLUX2_API void flux2_text_free(char* text);
 
 // ---- This library and this machine ----
 
@@ -125,95 +91,6 @@ typedef void (*flux2_log)(flux2_log_level level, const char* line, void* user_da
 // the whole process. Any thread may call this, but not the function itself. The function is called
 // from the threads that use the library and from those they start, one call at a time.
 FLUX2_API flux2_status flux2_set_log(flux2_log log, void* user_data);
-
-// ---- Pictures ----
-
-// 8-bit RGB without padding: rows from top to bottom, three bytes a pixel. An image may point to
-// the caller's own pixels.
-typedef struct flux2_image {
-    int32_t width;
-    int32_t height;
-    uint8_t* rgb;
-} flux2_image;
-
-// How transparency is handled.
-typedef enum flux2_alpha FLUX2_ENUM_TYPE {
-    FLUX2_ALPHA_DROP = 0,  // alpha is ignored, as in the reference; logs a warning
-    FLUX2_ALPHA_WHITE = 1  // blended over white
-} flux2_alpha;
-
-// Read a PNG, a JPEG or a WebP, from a file or from memory. On failure the image is empty. Free it
-// with flux2_image_free. A WebP is FLUX2_UNSUPPORTED when the library was built without libwebp.
-FLUX2_API flux2_status flux2_image_load(const char* path, flux2_alpha alpha, flux2_image* image);
-FLUX2_API flux2_status flux2_image_decode(const void* bytes, size_t n_bytes, flux2_alpha alpha,
-                                          flux2_image* image);
-
-// Only for pixels that the library made.
-FLUX2_API void flux2_image_free(flux2_image* image);
-
-// One byte a pixel, rows from top to bottom: 255 is repainted, 0 is kept, values between them are
-// blended. A mask may point to the caller's own values.
-typedef struct flux2_mask {
-    int32_t width;
-    int32_t height;
-    uint8_t* values;
-} flux2_mask;
-
-// Read a mask from a picture: its brightness; in a picture with transparent pixels its transparency
-// instead. On failure the mask is empty. Free it with flux2_mask_free.
-FLUX2_API flux2_status flux2_mask_load(const char* path, flux2_mask* mask);
-FLUX2_API flux2_status flux2_mask_decode(const void* bytes, size_t n_bytes, flux2_mask* mask);
-
-// Only for values that the library made.
-FLUX2_API void flux2_mask_free(flux2_mask* mask);
-
-// A piece of text inside a PNG, a JPEG or a WebP, such as the settings it was made with.
-typedef struct flux2_image_text {
-    const char* key;   // 1 to 79 Latin letters, digits, spaces
-    const char* text;  // UTF-8
-} flux2_image_text;
-
-typedef struct flux2_image_text_list {
-    size_t count;
-    const flux2_image_text* items;
-    void* memory;  // the library's own
-} flux2_image_text_list;
-
-// The texts of a PNG, a JPEG or a WebP, from a file or from memory. On failure the list is empty.
-// Free it with flux2_image_text_list_free.
-FLUX2_API flux2_status flux2_image_texts_load(const char* path, flux2_image_text_list* list);
-FLUX2_API flux2_status flux2_image_texts_decode(const void* bytes, size_t n_bytes,
-                                                flux2_image_text_list* list);
-FLUX2_API void flux2_image_text_list_free(flux2_image_text_list* list);
-
-// Writes a PNG, a JPEG, a WebP or a BMP, depending on the extension .png, .jpg, .jpeg, .webp or
-// .bmp; texts are written to all but a BMP, and may be null when there are none. Files are written
-// atomically; to a pipe or a device the bytes are written directly.
-FLUX2_API flux2_status flux2_image_save(const char* path, const flux2_image* image,
-                                        const flux2_image_text* texts, size_t n_texts);
-// The same, but only if the file does not exist yet; else *saved is 0 and nothing is written.
-FLUX2_API flux2_status flux2_image_save_new(const char* path, const flux2_image* image,
-                                            const flux2_image_text* texts, size_t n_texts,
-                                            uint32_t* saved);
-
-typedef enum flux2_image_format FLUX2_ENUM_TYPE {
-    FLUX2_IMAGE_PNG = 0,
-    FLUX2_IMAGE_JPEG = 1,
-    FLUX2_IMAGE_BMP = 2,
-    FLUX2_IMAGE_WEBP = 3
-} flux2_image_format;
-
-typedef struct flux2_bytes {
-    size_t count;
-    uint8_t* data;
-} flux2_bytes;
-
-// The file that flux2_image_save would write. On failure there are no bytes. Free them with
-// flux2_bytes_free.
-FLUX2_API flux2_status flux2_image_encode(const flux2_image* image, flux2_image_format format,
-                                          const flux2_image_text* texts, size_t n_texts,
-                                          flux2_bytes* bytes);
-FLUX2_API void flux2_bytes_free(flux2_bytes* bytes);
 
 // ---- Model files ----
 
