@@ -17,6 +17,10 @@ relink() { # ON|OFF
     cmake "$build" -DFLUX2_VULKAN="$1" > "$work/configure.log" 2>&1 || { cat "$work/configure.log"; exit 1; }
     cmake --build "$build" --target flux2-cli -j "$(nproc)" > "$work/build.log" 2>&1 || { tail -n 60 "$work/build.log"; exit 1; }
 }
+fail() {
+    echo "tests/vulkan: $*" >&2
+    exit 1
+}
 start=$SECONDS
 trap 'relink OFF' EXIT
 relink ON
@@ -24,12 +28,10 @@ cp "$build/bin/flux2" "$build/bin/flux2-vulkan"
 trap - EXIT
 relink OFF
 echo "built in $((SECONDS - start)) s"
+if grep -q 'AVAILABLE_BACKENDS ".*ggml-vulkan' "$build/ggml/ggml/ggml-config.cmake"; then
+    fail "the package that this build installs still needs Vulkan"
+fi
 flux2=$build/bin/flux2-vulkan
-
-fail() {
-    echo "tests/vulkan: $*" >&2
-    exit 1
-}
 
 # ---- The device. Compiled shaders are kept for the runs that follow, apart from those of other programs.
 export MESA_SHADER_CACHE_DIR=$work/shaders
