@@ -4,6 +4,8 @@ import { t } from './texts.js'
 
 export { t }
 
+const kPictureMs = 60e3  // on a machine that has other work too
+
 let browser = null
 const open = []
 
@@ -42,7 +44,7 @@ const watch = (page, url, expected) => {
 export const openPage = async (server, { width = 1280, height = 900, expected = [], another = null, prepare = null, ...options } = {}) => {
   const context = another?.context() ?? await browser.newContext({ viewport: { width, height }, reducedMotion: 'reduce', ...options })
   const page = await context.newPage()
-  page.setDefaultTimeout(30000)
+  page.setDefaultTimeout(15000)
   const problems = watch(page, server.url, expected)
   await page.addInitScript(keepSentFields)
   open.push({ page, problems })
@@ -105,7 +107,7 @@ export const makePicture = async (page, server, { start = () => submit(page), ..
   const before = new Set((await history(server, options)).map(({ id }) => id))
   await start()
   await page.waitForFunction((ids) => [...document.querySelectorAll('#grid [data-id]')].some((entry) => !ids.includes(entry.dataset.id)),
-    [...before])
+    [...before], { timeout: kPictureMs })
   return (await history(server, options)).find(({ id }) => !before.has(id))
 }
 
