@@ -75,6 +75,41 @@ TEST_CASE("codes with their scales and offsets are the values of the type") {
     }
 }
 
+TEST_CASE("wide codes with their scales are the values of the type") {
+    constexpr int64_t kIn = 512;
+    for (const CodedType& coded : kCodedTypes) {
+        CAPTURE(type_name(coded.type));
+        const auto type = static_cast<ggml_type>(coded.type);
+        CHECK(cpu::has_wide_codes(type) == (coded.bits > 5));
+        if (!cpu::has_wide_codes(type)) {
+            continue;
+        }
+        const cli::FileMatrix matrix =
+            cli::make_file_matrix(coded.type, kIn, test::normal_values(kIn * cpu::kCodeColumns, 7));
+        std::vector<cpu::WidePanelCodes> panel(kIn / cpu::kCodeBlock);
+        const size_t row_bytes = matrix.blocks.size() / cpu::kCodeColumns;
+        float largest_error = 0;
+        int least_code = 0;
+        for (int64_t column = 0; column < cpu::kCodeColumns; ++column) {
+            cpu::read_codes(type, matrix.blocks.data() + static_cast<size_t>(column) * row_bytes,
+                            kIn, panel.data(), column);
+            for (int64_t i = 0; i < kIn; ++i) {
+                const cpu::WidePanelCodes& block = panel[static_cast<size_t>(i / 32)];
+                const auto at = static_cast<size_t>((i % 32 / 2 * 16 + column) * 2 + i % 2);
+                const size_t half = cpu::has_half_scales(type) && i % 32 >= 16 ? 1 : 0;
+                const float value = block.scales[half][static_cast<size_t>(column)] *
+                                    static_cast<float>(block.codes[at]);
+                const float expected = matrix.values[static_cast<size_t>(column * kIn + i)];
+                largest_error = std::max(largest_error, std::abs(value - expected));
+                least_code = std::min<int>(least_code, block.codes[at]);
+            }
+        }
+        CHECK(largest_error < 1e-6f);  // values are up to 4
+        // Codes of Q8_0 are -127 to 127.
+        CHECK(least_code == (type == GGML_TYPE_Q8_0 ? -127 : -32));
+    }
+}
+
 TEST_CASE("other types are no codes") {
     for (const TensorType type : matrix_types()) {
         CAPTURE(type_name(type));

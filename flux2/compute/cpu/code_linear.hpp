@@ -1,6 +1,6 @@
-// y = W x for matrices of few bits, where they lie, by compute/cpu/code_panels: rows are rounded to
-// 8 bits with a scale for every 32 values, matrices are not rounded, sums are F32. The values of a
-// result are the same for any number of threads.
+// y = W x for matrices of up to 8 bits, where they lie, by compute/cpu/code_panels: rows are
+// rounded to 8 bits, or to 16, with a scale for every 32 values, matrices are not rounded, sums are
+// F32. The values of a result are the same for any number of threads.
 #pragma once
 
 #include "compute/graph.hpp"
@@ -9,8 +9,10 @@
 
 namespace flux2::cpu {
 
-// Whether this CPU multiplies matrices of the type so faster than in any other way.
+// Whether this CPU multiplies matrices of the type so faster than in any other way: with rows of 8
+// bits, and of 16.
 bool is_multiplied_as_codes(ggml_type type);
+bool is_multiplied_as_wide_codes(ggml_type type);
 // Whether it does such a matrix [in, out]: its size must be right too.
 bool suits_codes(const ggml_tensor* matrix);
 

@@ -6,7 +6,8 @@
 
 namespace flux2::cpu {
 
-constexpr float kMostCode = 127;      // of a row
+constexpr float kMostCode = 127;  // of a row
+constexpr float kMostWideCode = 32767;
 constexpr float kLeastSize = 1e-30f;  // of a block that is not all zeros
 
 #if defined(FLUX2_X86)
@@ -18,8 +19,10 @@ bool has_avx512_vnni();
 
 // With AVX2.
 void round_block_avx2(const float* from, RowCodes& to);
+void round_wide_block_avx2(const float* from, WideRowCodes& to);
 // With AVX2, codes of up to 5 bits: products are added in 16 bits.
 void multiply_panel_avx2(const RowsTimesCodes& m, const PanelCodes* panel, float* to);
+void multiply_wide_panel_avx2(const RowsTimesWideCodes& m, const WidePanelCodes* panel, float* to);
 // Codes of up to 8 bits.
 void multiply_panel_avx_vnni(const RowsTimesCodes& m, const PanelCodes* panel, float* to);
 void multiply_panel_avx512_vnni(const RowsTimesCodes& m, const PanelCodes* panel, float* to);

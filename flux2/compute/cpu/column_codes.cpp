@@ -27,10 +27,14 @@ class Column {
         put_scale(0, scale, offset);
         put_codes(codes);
     }
-    // With a scale of each half, whose code `middle` stands for 0.
-    FLUX2_INLINE void put_halves(const uint8_t* codes, float first, float second, float middle) {
-        put_scale(0, first, -middle * first);
-        put_scale(1, second, -middle * second);
+    // Code `middle` stands for 0.
+    FLUX2_INLINE void put_signed(const uint8_t* codes, float scale, int middle) {
+        put(codes, scale, -static_cast<float>(middle) * scale);
+    }
+    // With a scale of each half.
+    FLUX2_INLINE void put_halves(const uint8_t* codes, float first, float second, int middle) {
+        put_scale(0, first, -static_cast<float>(middle) * first);
+        put_scale(1, second, -static_cast<float>(middle) * second);
         put_codes(codes);
     }
 
@@ -48,6 +52,35 @@ class Column {
     }
 
     PanelCodes* panel_;
+    int64_t column_;
+};
+
+// The same of a panel of 16 bits.
+class WideColumn {
+  public:
+    FLUX2_INLINE WideColumn(WidePanelCodes* panel, int64_t column)
+        : panel_(panel), column_(column) {}
+
+    FLUX2_INLINE void put_signed(const uint8_t* codes, float scale, int middle) {
+        put_halves(codes, scale, scale, middle);
+    }
+    FLUX2_INLINE void put_halves(const uint8_t* codes, float first, float second, int middle) {
+        constexpr int64_t kGroup = kCodeGroup / 2;  // codes
+        panel_->scales[0][static_cast<size_t>(column_)] = first;
+        panel_->scales[1][static_cast<size_t>(column_)] = second;
+        int16_t wide[kCodeBlock];
+        for (int64_t i = 0; i < kCodeBlock; ++i) {
+            wide[i] = static_cast<int16_t>(codes[i] - middle);
+        }
+        int16_t* to = panel_->codes.data() + column_ * kGroup;
+        for (int64_t i = 0; i < kCodeBlock; i += kGroup) {
+            std::memcpy(to + i * kCodeColumns, wide + i, kCodeGroup);
+        }
+        ++panel_;
+    }
+
+  private:
+    WidePanelCodes* panel_;
     int64_t column_;
 };
 
@@ -75,12 +108,16 @@ FLUX2_INLINE void read_small_blocks(const uint8_t* block, int64_t n, Column colu
             }
         }
         const float scale = read_f16(block);
-        constexpr float kMiddle = 1 << (bits - 1);
-        column.put(codes, scale, has_offset ? read_f16(block + 2) : -kMiddle * scale);
+        if constexpr (has_offset) {
+            column.put(codes, scale, read_f16(block + 2));
+        } else {
+            column.put_signed(codes, scale, 1 << (bits - 1));
+        }
     }
 }
 
 // A scale in F16 and 32 codes with a sign.
+template <typename Column>
 FLUX2_INLINE void read_q8_0(const uint8_t* block, int64_t n, Column column) {
     constexpr uint8_t kMiddle = 128;
     for (int64_t i = 0; i < n; i += kCodeBlock, block += 2 + kCodeBlock) {
@@ -88,8 +125,7 @@ FLUX2_INLINE void read_q8_0(const uint8_t* block, int64_t n, Column column) {
         for (int64_t j = 0; j < kCodeBlock; ++j) {
             codes[j] = block[2 + j] ^ kMiddle;
         }
-        const float scale = read_f16(block);
-        column.put(codes, scale, -scale * kMiddle);
+        column.put_signed(codes, read_f16(block), kMiddle);
     }
 }
 
@@ -119,8 +155,9 @@ FLUX2_INLINE void read_super_blocks(const uint8_t* block, int64_t n, Column colu
 
 // Lower four bits of the codes, upper two, sixteen scales in I8, their scale in F16. A half of the
 // block is four times 32 values: their lower bits in 64 bytes, the upper ones in 32.
+template <typename Column>
 FLUX2_INLINE void read_q6_k(const uint8_t* block, int64_t n, Column column) {
-    constexpr float kMiddle = 32;
+    constexpr int kMiddle = 32;
     for (int64_t i = 0; i < n; i += kSuperBlock, block += 210) {
         const float scale = read_f16(block + 208);
         for (int part = 0; part < 8; ++part) {
@@ -166,6 +203,16 @@ FLUX2_INLINE void read_blocks(ggml_type type, const uint8_t* blocks, int64_t n, 
     }
 }
 
+FLUX2_INLINE void read_wide_blocks(ggml_type type, const uint8_t* blocks, int64_t n,
+                                   WidePanelCodes* panel, int64_t column) {
+    const WideColumn to(panel, column);
+    if (type == GGML_TYPE_Q6_K) {
+        read_q6_k(blocks, n, to);
+    } else {
+        read_q8_0(blocks, n, to);
+    }
+}
+
 }  // namespace
 
 int code_bits(ggml_type type) {
@@ -193,6 +240,15 @@ bool has_half_scales(ggml_type type) {
 
 void read_codes(ggml_type type, const void* blocks, int64_t n, PanelCodes* panel, int64_t column) {
     call_best<read_blocks>(type, static_cast<const uint8_t*>(blocks), n, panel, column);
+}
+
+bool has_wide_codes(ggml_type type) {
+    return type == GGML_TYPE_Q6_K || type == GGML_TYPE_Q8_0;
+}
+
+void read_codes(ggml_type type, const void* blocks, int64_t n, WidePanelCodes* panel,
+                int64_t column) {
+    call_best<read_wide_blocks>(type, static_cast<const uint8_t*>(blocks), n, panel, column);
 }
 
 }  // namespace flux2::cpu

@@ -204,9 +204,10 @@ bool suits_tiles(const ggml_tensor* matrix) {
 }
 
 const char* tiles_name(const ggml_tensor* matrix) {
-    return suits_codes(matrix)           ? "8-bit tiles"
-           : has_f32_tiles(matrix->type) ? "F32 tiles"
-                                         : "BF16 tiles";
+    if (suits_codes(matrix)) {
+        return is_multiplied_as_wide_codes(matrix->type) ? "16-bit tiles" : "8-bit tiles";
+    }
+    return has_f32_tiles(matrix->type) ? "F32 tiles" : "BF16 tiles";
 }
 
 void mark_for_tiles(ggml_tensor* matrix) {

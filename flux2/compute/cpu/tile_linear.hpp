@@ -18,7 +18,8 @@ namespace flux2::cpu {
 // Whether this CPU has the instructions and the matrix [in, out] the right type and size.
 bool suits_tiles(const ggml_tensor* matrix);
 
-// "BF16 tiles", "8-bit tiles" or "F32 tiles": as what this CPU multiplies such a matrix.
+// "BF16 tiles", "8-bit tiles", "16-bit tiles" (integers) or "F32 tiles": as what this CPU
+// multiplies such a matrix.
 const char* tiles_name(const ggml_tensor* matrix);
 
 // Says ahead that linear_in_tiles multiplies with such a matrix; it may have no memory yet.
