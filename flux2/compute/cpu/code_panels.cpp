@@ -54,7 +54,7 @@ void round_wide_block_plain(const float* from, WideRowCodes& to) {
 // Of codes [first, first + n).
 template <typename Row, typename Panel>
 int32_t code_product(const Panel& panel, int64_t column, const Row& row, int64_t first, int64_t n) {
-    constexpr int64_t kGroup = kCodeGroup / static_cast<int64_t>(sizeof(row.codes[0]));
+    constexpr int64_t kGroup = kCodeGroup / static_cast<int64_t>(sizeof(typename Row::Code));
     int32_t sum = 0;
     for (int64_t i = first; i < first + n; ++i) {
         const int64_t at = (i / kGroup * kCodeColumns + column) * kGroup + i % kGroup;

@@ -17,7 +17,6 @@ namespace {
 constexpr int64_t kVector = 8;  // 32-bit values
 constexpr int64_t kGroups = kCodeBlock / kCodeGroup;
 constexpr int64_t kWideGroups = 2 * kGroups;
-constexpr int64_t kBytes = kVector * kCodeGroup;  // of a group of 8 columns
 
 // ---- x -> codes ----
 
@@ -111,9 +110,9 @@ struct Sums {
     template <typename Row>
     FLUX2_AVX2 FLUX2_INLINE void add(const __m256i& w0, const __m256i& w1, const Row* row,
                                      int64_t stride, int64_t group) {
+        constexpr int64_t kCodes = kCodeGroup / static_cast<int64_t>(sizeof(typename Row::Code));
         int32_t bytes;
-        std::memcpy(&bytes, row->codes.data() + group * kCodeGroup / sizeof(row->codes[0]),
-                    sizeof(bytes));
+        std::memcpy(&bytes, row->codes.data() + group * kCodes, sizeof(bytes));
         const __m256i x = _mm256_set1_epi32(bytes);
         if constexpr (adds == Adds::fours) {
             // Not an intrinsic, which all functions around would need AVX-VNNI for.
