@@ -42,7 +42,7 @@ options=$([ "$(uname -m)" != aarch64 ] || grep -q '^Features.* sve' /proc/cpuinf
 [ "$extent" = all ] || options+=" -DLEAST_SHARED_MEMORY"
 # shellcheck disable=SC2086  # a list of options
 cc -shared -fPIC -O1 $options -o "$work/software_device.so" "$root/tests/vulkan/software_device.c"
-# Compiling shaders is allocating small pieces of memory, for which jemalloc takes a third of the time off.
+# Compiling shaders is mostly allocating small pieces of memory, which jemalloc does faster.
 export LD_PRELOAD="$work/software_device.so $(compgen -G "/usr/lib/*/libjemalloc.so.2" | head -n 1)"
 export LP_NATIVE_VECTOR_WIDTH=128  # as on Arm: on x86 shaders of 256 bits take longer to compile
 

@@ -50,7 +50,7 @@ class Product {
     }
 
   private:
-    // Their rows, 144 or 136 KB, stay in the L2 cache beside a tile.
+    // At a time: their rows, 144 or 136 KB, stay in the L2 cache beside a tile.
     static constexpr int64_t kTokens = sizeof(typename Row::Code) == 1 ? 192 : 128;
 
     void multiply_tile(const ColumnTile& tile) {
