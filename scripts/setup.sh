@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the missing packages that the build needs. Silent and quick when nothing is missing.
-# Usage: scripts/setup.sh [developer] [cross] [browser] [vulkan]   "developer" adds clang-format, curl, clang and its runtime; "cross" (Linux) a
-# compiler for the other architecture and qemu-user; "browser" (Linux) Chromium; "vulkan" headers, loader, shader compiler and drivers
-# of Mesa, among them its software device, whose shaders compile faster with jemalloc.
+# Usage: scripts/setup.sh [developer] [cross] [browser] [vulkan] [lavapipe]   "developer" adds clang-format, curl, clang and its runtime; "cross"
+# (Linux) a compiler for the other architecture and qemu-user; "browser" (Linux) Chromium; "vulkan" headers, loader, shader compiler and
+# drivers of Mesa, among them its software device; "lavapipe" (Linux) jemalloc, with which that device compiles shaders faster.
 # FLUX2_SKIP_SETUP=1 skips everything; CMake then says what it cannot find.
 set -eu
 [ "${FLUX2_SKIP_SETUP:-0}" = 1 ] && exit 0
@@ -79,6 +79,8 @@ if wants vulkan; then
     need glslc shaderc has_command glslc
     need spirv-headers spirv-headers has_header spirv/unified1/spirv.hpp
     need mesa-vulkan-drivers molten-vk vulkan_driver
+fi
+if wants lavapipe && [ "$(uname)" = Linux ]; then
     need libjemalloc2 - has_jemalloc
 fi
 

@@ -9,7 +9,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "$1" && pwd)
 extent=${2:-short}
 work=$build/vulkan
-"$root/scripts/setup.sh" vulkan
+"$root/scripts/setup.sh" vulkan lavapipe
 rm -rf "$work"
 mkdir -p "$work"
 
