@@ -14,6 +14,9 @@ constexpr int64_t kLanes = 4;
 
 #if defined(__GNUC__)
 using Lanes = float __attribute__((vector_size(16)));
+// For code of newer x86 CPUs.
+using EightFloats = float __attribute__((vector_size(32)));
+using SixteenFloats = float __attribute__((vector_size(64)));
 #else
 struct Lanes {
     std::array<float, 4> v;
@@ -40,6 +43,9 @@ struct Lanes {
     friend Lanes operator*(float s, Lanes a) { return a * Lanes{{s, s, s, s}}; }
 };
 #endif
+
+template <typename Vector>
+constexpr int64_t kWidth = sizeof(Vector) / sizeof(float);
 
 inline Lanes load(const float* from) {
     Lanes x;

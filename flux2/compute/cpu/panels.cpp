@@ -131,9 +131,6 @@ FLUX2_INLINE void multiply_all(const RowsTimesPanels& m) {
 }
 
 #if defined(FLUX2_X86)
-using EightFloats = float __attribute__((vector_size(32)));
-using SixteenFloats = float __attribute__((vector_size(64)));
-
 FLUX2_AVX2 void multiply_avx2(const RowsTimesPanels& m) {
     multiply_all<EightFloats, 5>(m);
 }

@@ -1,6 +1,7 @@
 #include "compute/cpu/winograd.hpp"
 
 #include "compute/cpu/filter.hpp"
+#include "compute/cpu/instructions.hpp"
 #include "compute/cpu/lanes.hpp"
 #include "compute/cpu/panels.hpp"
 #include "compute/cpu/values.hpp"
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
 
 namespace flux2::cpu {
@@ -55,6 +57,132 @@ void transform_filter(ggml_tensor* dst, int, int nth, void* work) {
     });
 }
 
+// ---- The transforms of a tile, of many channels ----
+
+// The first n floats, at most as many as fit; the rest becomes zeros.
+template <typename Vector>
+FLUX2_INLINE void read_some(const float* from, int64_t n, Vector& to) {
+    if constexpr (kWidth<Vector> == kLanes) {
+        to = load_some(from, n);
+    } else {
+        std::memcpy(&to, from, sizeof(to));
+    }
+}
+
+template <typename Vector>
+FLUX2_INLINE void write_some(float* to, const Vector& from, int64_t n) {
+    if constexpr (kWidth<Vector> == kLanes) {
+        store_some(to, from, n);
+    } else {
+        std::memcpy(to, &from, sizeof(from));
+    }
+}
+
+struct InputTile {
+    std::array<const float*, kPoints> pixels;
+    int64_t n_channels;
+    float* to;  // of the first point
+    int64_t point_stride;
+};
+
+template <typename Vector>
+FLUX2_INLINE void transform_at(const InputTile& tile, int64_t channel) {
+    Vector d[kPoints], lines[kPoints], points[kPoints];
+    for (size_t i = 0; i < tile.pixels.size(); ++i) {
+        read_some(tile.pixels[i] + channel, tile.n_channels - channel, d[i]);
+    }
+    for (int x = 0; x < kTileIn; ++x) {
+        transform_input_line(d + x, kTileIn, lines + x * kTileIn);
+    }
+    for (int y = 0; y < kTileIn; ++y) {
+        transform_input_line(lines + y, kTileIn, points + y * kTileIn);
+    }
+    for (int64_t i = 0; i < kPoints; ++i) {
+        std::memcpy(tile.to + i * tile.point_stride + channel, &points[i], sizeof(Vector));
+    }
+}
+
+struct OutputTile {
+    const float* from;  // of the first point
+    int64_t point_stride;
+    const float* bias;
+    TilePlace place;
+    float* to;          // the first pixel's first channel
+    const float* skip;  // likewise; may be null
+    int64_t row_stride, pixel_stride;
+    int64_t n_channels;
+};
+
+template <typename Vector>
+FLUX2_INLINE void transform_at(const OutputTile& tile, int64_t channel) {
+    Vector m[kPoints], lines[kTileIn * kTileOut], y[kTileOut * kTileOut], bias;
+    for (int64_t i = 0; i < kPoints; ++i) {
+        std::memcpy(&m[i], tile.from + i * tile.point_stride + channel, sizeof(Vector));
+    }
+    for (int x = 0; x < kTileIn; ++x) {
+        transform_output_line(m + x, kTileIn, lines + x * kTileOut);
+    }
+    for (int row = 0; row < kTileOut; ++row) {
+        transform_output_line(lines + row, kTileOut, y + row * kTileOut);
+    }
+    const int64_t n = tile.n_channels - channel;
+    read_some(tile.bias + channel, n, bias);
+    for (int64_t row = 0; row < tile.place.n_y; ++row) {
+        for (int64_t column = 0; column < tile.place.n_x; ++column) {
+            const int64_t at = row * tile.row_stride + column * tile.pixel_stride + channel;
+            Vector sum = y[row * kTileOut + column] + bias;
+            if (tile.skip != nullptr) {
+                Vector skip;
+                read_some(tile.skip + at, n, skip);
+                sum += skip;
+            }
+            write_some(tile.to + at, sum, n);
+        }
+    }
+}
+
+// Wide vectors, then Lanes for the last channels.
+template <typename Vector, typename Tile>
+FLUX2_INLINE void transform_channels(const Tile& tile) {
+    constexpr int64_t kWide = kWidth<Vector>;
+    int64_t channel = 0;
+    if constexpr (kWide > kLanes) {
+        for (; channel + kWide <= tile.n_channels; channel += kWide) {
+            transform_at<Vector>(tile, channel);
+        }
+    }
+    for (; channel < tile.n_channels; channel += kLanes) {
+        transform_at<Lanes>(tile, channel);
+    }
+}
+
+#if defined(FLUX2_X86)
+template <typename Tile>
+FLUX2_AVX2 void transform_avx2(const Tile& tile) {
+    transform_channels<EightFloats>(tile);
+}
+
+template <typename Tile>
+FLUX2_AVX512 void transform_avx512(const Tile& tile) {
+    transform_channels<SixteenFloats>(tile);
+}
+#endif
+
+template <typename Tile>
+void transform(const Tile& tile) {
+#if defined(FLUX2_X86)
+    if (has_avx512()) {
+        transform_avx512(tile);
+        return;
+    }
+    if (has_avx2()) {
+        transform_avx2(tile);
+        return;
+    }
+#endif
+    transform_channels<Lanes>(tile);
+}
+
 // ---- Second node: the convolution ----
 
 // Some tiles and some panels of output channels: the piece of work of one thread at a time.
@@ -77,7 +205,6 @@ class Convolution : WinogradMaps {
     void run(const TileWork& work);
     void transform_input(int64_t tile, float* to);
     void transform_output(const TileWork& work, int64_t tile, const float* from);
-    void write(int64_t pixel, int64_t channel, const Lanes& value);
 
     std::unique_ptr<float[]> input_, output_;  // [36][tile][in], [36][tile][out]
     int64_t in_width_ = 0, in_stride_ = 0;     // of a tile, of a point
@@ -140,55 +267,23 @@ void Convolution::run(const TileWork& work) {
 }
 
 void Convolution::transform_input(int64_t tile, float* to) {
-    const std::array<const float*, kPoints> pixels = gather(tile);
-    for (int64_t channel = 0; channel < n_in_; channel += kLanes) {
-        Lanes d[kPoints], lines[kPoints], points[kPoints];
-        for (size_t i = 0; i < pixels.size(); ++i) {
-            d[i] = load_some(pixels[i] + channel, n_in_ - channel);
-        }
-        for (int x = 0; x < kTileIn; ++x) {
-            transform_input_line(d + x, kTileIn, lines + x * kTileIn);
-        }
-        for (int y = 0; y < kTileIn; ++y) {
-            transform_input_line(lines + y, kTileIn, points + y * kTileIn);
-        }
-        for (int64_t i = 0; i < kPoints; ++i) {
-            store(to + i * in_stride_ + channel, points[i]);
-        }
-    }
+    transform(InputTile{
+        .pixels = gather(tile), .n_channels = n_in_, .to = to, .point_stride = in_stride_});
 }
 
 void Convolution::transform_output(const TileWork& work, int64_t tile, const float* from) {
     const TilePlace place = place_of(tile);
     const int64_t first = work.first_panel * kPanel;
-    const int64_t end = std::min(n_out_, first + work.n_panels * kPanel);
-    for (int64_t channel = first; channel < end; channel += kLanes) {
-        Lanes m[kPoints], lines[kTileIn * kTileOut], y[kTileOut * kTileOut];
-        for (int64_t i = 0; i < kPoints; ++i) {
-            m[i] = load(from + i * out_stride_ + channel - first);
-        }
-        for (int x = 0; x < kTileIn; ++x) {
-            transform_output_line(m + x, kTileIn, lines + x * kTileOut);
-        }
-        for (int row = 0; row < kTileOut; ++row) {
-            transform_output_line(lines + row, kTileOut, y + row * kTileOut);
-        }
-        for (int64_t i = 0; i < place.n_x * place.n_y; ++i) {
-            const int64_t row = i / place.n_x;
-            const int64_t column = i % place.n_x;
-            write(pixel_at(place, row, column), channel, y[row * kTileOut + column]);
-        }
-    }
-}
-
-void Convolution::write(int64_t pixel, int64_t channel, const Lanes& value) {
-    const int64_t at = pixel * n_out_ + channel;
-    const int64_t n = n_out_ - channel;
-    Lanes sum = value + load_some(values(bias_) + channel, n);
-    if (skip_ != nullptr) {
-        sum += load_some(values(skip_) + at, n);
-    }
-    store_some(values(dst_) + at, sum, n);
+    const int64_t at = first_pixel_of(place) * n_out_ + first;
+    transform(OutputTile{.from = from,
+                         .point_stride = out_stride_,
+                         .bias = values(bias_) + first,
+                         .place = place,
+                         .to = values(dst_) + at,
+                         .skip = skip_ != nullptr ? values(skip_) + at : nullptr,
+                         .row_stride = dst_->ne[1] * n_out_,
+                         .pixel_stride = n_out_,
+                         .n_channels = std::min(n_out_ - first, work.n_panels * kPanel)});
 }
 
 void convolve(ggml_tensor* dst, int, int nth, void* work) {

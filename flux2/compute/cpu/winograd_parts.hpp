@@ -122,8 +122,8 @@ class WinogradMaps {
                 std::min<int64_t>(kTileOut, dst_->ne[2] - top)};
     }
 
-    int64_t pixel_at(const TilePlace& place, int64_t row, int64_t column) const {
-        return (place.top + row) * dst_->ne[1] + place.left + column;
+    int64_t first_pixel_of(const TilePlace& place) const {
+        return place.top * dst_->ne[1] + place.left;
     }
 
     ggml_tensor* dst_;  // [out, w, h]
