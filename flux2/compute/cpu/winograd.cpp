@@ -211,15 +211,25 @@ class Convolution : WinogradMaps {
     int64_t out_width_ = 0, out_stride_ = 0;
 };
 
-// Splits the tiles into strips whose transformed values stay in the cache, as many for each thread.
-// Where these would become too short to be worth reading the filter for, the output channels are
-// split instead.
-void Convolution::run(int nth, void* work) {
+constexpr int64_t kLeastTiles = 20;  // of a strip, for which a filter is read
+
+// How many tiles are transformed at once. Of few channels so many that the values stay in the
+// second cache; a filter of many does not fit there itself, and is read again for each strip.
+int64_t longest_strip(int64_t n_channels) {
+    constexpr int64_t kFewChannels = 128;
+    constexpr int64_t kShortStrip = 30;
+    constexpr int64_t kLongStrip = 120;
     constexpr int64_t kStripFloats = 1 << 20;
-    constexpr int64_t kLeastTiles = 20;
+    return n_channels <= kFewChannels
+               ? kShortStrip
+               : std::clamp(kStripFloats / kPoints / n_channels, kLeastTiles, kLongStrip);
+}
+
+// Splits the tiles into strips, as many for each thread. Where these would become too short to be
+// worth reading the filter for, the output channels are split instead.
+void Convolution::run(int nth, void* work) {
     const int64_t n_panels = filter_->ne[2];
-    const int64_t widest = std::max(n_in_, n_panels * kPanel);
-    const int64_t most = std::clamp<int64_t>(kStripFloats / kPoints / widest, kLeastTiles, 120);
+    const int64_t most = longest_strip(std::max(n_in_, n_panels * kPanel));
     const int64_t fewest = (n_tiles_ + most - 1) / most;
     const int64_t n_strips = n_tiles_ >= nth * kLeastTiles ? round_up(fewest, nth) : fewest;
     const int64_t n_slices = std::min(n_panels, (nth + n_strips - 1) / n_strips);
