@@ -7,6 +7,7 @@
 #include "formats/tensor_type.hpp"
 #include "verify/file_matrix.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -20,29 +21,34 @@ constexpr int64_t kIn = 512;
 constexpr int64_t kMostOut = 96;
 constexpr int64_t kMostTokens = 64;
 
-// A matrix [kIn, kMostOut] of some type, and inputs [kIn, kMostTokens]; products take the first
-// rows of both.
+// A matrix [kIn, kMostOut] of some type, inputs [kIn, kMostTokens], and their product.
 struct Operands {
     TensorType type;
     FileMatrix matrix;
     std::vector<float> x;
+    std::vector<float> sums;  // [kMostOut, kMostTokens]
 
     Operands(TensorType type_, RandomValues& random)
         : type(type_),
           matrix(make_file_matrix(type, kIn, random.get(1, kIn * kMostOut, 0.05f))),
-          x(random.get(2, kIn * kMostTokens, 1)) {}
-
-    HostTensor plain_sums(int64_t n_out, int64_t n) const {
-        HostTensor y({n_out, n, 1, 1});
-        for (int64_t token = 0; token < n; ++token) {
-            for (int64_t row = 0; row < n_out; ++row) {
+          x(random.get(2, kIn * kMostTokens, 1)) {
+        for (int64_t token = 0; token < kMostTokens; ++token) {
+            for (int64_t row = 0; row < kMostOut; ++row) {
                 double sum = 0;
                 for (int64_t i = 0; i < kIn; ++i) {
                     sum += double{matrix.values[static_cast<size_t>(row * kIn + i)]} *
                            double{x[static_cast<size_t>(token * kIn + i)]};
                 }
-                y.data[static_cast<size_t>(token * n_out + row)] = static_cast<float>(sum);
+                sums.push_back(static_cast<float>(sum));
             }
+        }
+    }
+
+    // The product of the first rows of both.
+    HostTensor plain_sums(int64_t n_out, int64_t n) const {
+        HostTensor y({n_out, n, 1, 1});
+        for (int64_t token = 0; token < n; ++token) {
+            std::copy_n(sums.begin() + token * kMostOut, n_out, y.data.begin() + token * n_out);
         }
         return y;
     }

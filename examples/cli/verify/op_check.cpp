@@ -221,7 +221,8 @@ void add_attention_cases(std::vector<Case>& cases) {
               AttentionSize{"8 references kept", d, 2, 2, 150, 8 * 49, 0, false},
               AttentionSize{"references apart", d, 2, 2, 300, 0, 137, false}}) {
             cases.push_back({"attention " + std::to_string(d), s.name,
-                             [=](Trial& t) { return build_attention(t, s); }});
+                             [=](Trial& t) { return build_attention(t, s); }, Operations::stock,
+                             /*with_spare=*/false, /*has_16_bits=*/true});
         }
     }
 }
@@ -402,12 +403,15 @@ const std::array<Form, 3> kKernelForms = {{{.operations = Operations::cuda,
                                             .band_values = kBandValues,
                                             .half_bands = true}}};
 
-// The forms for the CPU at hand: exact, and with attention in 16 bits as used with smaller types.
+// The forms for the CPU at hand: exact, and attention in 16 bits too, as used with smaller types.
 void check_cpu_forms(const Case& c, const Backend& cpu, const HostTensor& other,
                      RandomValues& random, Report& report) {
     constexpr double kExact = 2e-3;  // ggml's attention and convolutions round to F16
     constexpr double k16Bits = 1e-2;
     for (const bool exact : {true, false}) {
+        if (!exact && !c.has_16_bits) {
+            continue;
+        }
         const Form form = {.operations = Operations::cpu,
                            .activations = GGML_TYPE_F32,
                            .exact = exact,

@@ -63,7 +63,8 @@ struct Case {
     std::function<ggml_tensor*(Trial&)> build;
     // What to compare with: ggml's operations, or those of compute/cpu if ggml's overflow.
     Operations other = Operations::stock;
-    bool with_spare = false;  // also in graphs with spare values after each row
+    bool with_spare = false;   // also in graphs with spare values after each row
+    bool has_16_bits = false;  // computes attention, which has a form in 16 bits on some CPUs
 };
 
 }  // namespace flux2::cli
