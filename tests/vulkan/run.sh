@@ -3,7 +3,8 @@
 # the recorded networks, a recorded picture in Q4_K and its first step in three more types, the first steps of an edit and of a picture
 # with guidance, a picture also with streamed weights, and what does not fit into small buffers.
 # Usage: tests/vulkan/run.sh BUILD_FOLDER [all]   all: every recording in four types
-#   Only the backend is compiled, and flux2 linked again, as BUILD_FOLDER/bin/flux2-vulkan; the build is left without Vulkan.
+#   Only the backend is compiled, without all with the shaders that these runs use, and flux2 linked again, as
+#   BUILD_FOLDER/bin/flux2-vulkan; the build is left without Vulkan.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "$1" && pwd)
@@ -13,20 +14,30 @@ work=$build/vulkan
 rm -rf "$work"
 mkdir -p "$work"
 
-relink() { # ON|OFF
-    cmake "$build" -DFLUX2_VULKAN="$1" > "$work/configure.log" 2>&1 || { cat "$work/configure.log"; exit 1; }
+relink() { # ON|OFF [OPTION...]
+    cmake "$build" -DFLUX2_VULKAN="$1" "${@:2}" > "$work/configure.log" 2>&1 || { cat "$work/configure.log"; exit 1; }
     cmake --build "$build" --target flux2-cli -j "$(nproc)" > "$work/build.log" 2>&1 || { tail -n 60 "$work/build.log"; exit 1; }
+}
+relink_without() { # and without the backend that has only some shaders
+    relink OFF -UVulkan_GLSLC_EXECUTABLE
+    [ "$extent" = all ] || rm -rf "$build/ggml/ggml/src/ggml-vulkan"
 }
 fail() {
     echo "tests/vulkan: $*" >&2
     exit 1
 }
+compiler=()
+if [ "$extent" != all ]; then
+    compiler=("-DVulkan_GLSLC_EXECUTABLE=$root/tests/vulkan/used_shaders.sh")
+    export EMPTY_SHADER=$work/empty.spv
+    printf '#version 450\nvoid main() {}\n' | glslc -fshader-stage=compute -o "$EMPTY_SHADER" -
+fi
 start=$SECONDS
-trap 'relink OFF' EXIT
-relink ON
+trap relink_without EXIT
+relink ON "${compiler[@]}"
 cp "$build/bin/flux2" "$build/bin/flux2-vulkan"
 trap - EXIT
-relink OFF
+relink_without
 echo "built in $((SECONDS - start)) s"
 if grep -q 'AVAILABLE_BACKENDS ".*ggml-vulkan' "$build/ggml/ggml/ggml-config.cmake"; then
     fail "the package that this build installs still needs Vulkan"
