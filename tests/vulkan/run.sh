@@ -3,7 +3,7 @@
 # the recorded networks, a recorded picture in Q4_K and its first step in three more types, the first steps of an edit and of a picture
 # with guidance, a picture also with streamed weights, and what does not fit into small buffers.
 # Usage: tests/vulkan/run.sh BUILD_FOLDER [all]   all: every recording in four types
-#   Only the backend is compiled, without all with the shaders that these runs use, and flux2 linked again, as
+#   Only the backend is compiled (without "all" only the shaders that these runs use), and flux2 linked again, as
 #   BUILD_FOLDER/bin/flux2-vulkan; the build is left without Vulkan.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
