@@ -1,6 +1,6 @@
 #!/bin/sh
 # Shader compiler of tests/vulkan/run.sh: glslc, but shaders that its runs never use, of experts and of types that no recording is replayed
-# in, become the one in EMPTY_SHADER: a third of the time of building the backend is theirs. A run that uses one misses its recording.
+# in, become the one in EMPTY_SHADER: a quarter of the time of building the backend is theirs. A run that uses one misses its recording.
 # Usage: as glslc. The first shader of a file (-MF), which also lists what it includes, is always compiled. Those of attention all have
 # DATA_A_IQ4_NL.
 used=yes
