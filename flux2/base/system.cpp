@@ -262,6 +262,8 @@ bool has_feature(const char* feature) {
 
 #endif
 
+namespace {
+
 bool cpu_multiplies_matrices() {
 #if defined(__linux__) && defined(__aarch64__)
     constexpr unsigned long kBoth = 1UL << 13 | 1UL << 14;  // HWCAP2_I8MM, HWCAP2_BF16
@@ -271,6 +273,13 @@ bool cpu_multiplies_matrices() {
 #else
     return false;
 #endif
+}
+
+}  // namespace
+
+bool process_may_use_arm_matrices() {
+    static const bool may = std::getenv("FLUX2_NO_BF16") == nullptr && cpu_multiplies_matrices();
+    return may;
 }
 
 bool cpu_has_dot_products() {

@@ -27,8 +27,9 @@ uint64_t available_ram_bytes();
 // the same core.
 int physical_cores();
 
-// Whether the CPU has Arm's instructions for small matrices, of BF16 and of 8-bit integers.
-bool cpu_multiplies_matrices();
+// Whether the CPU has Arm's instructions for small matrices, of BF16 and of 8-bit integers, and the
+// environment variable FLUX2_NO_BF16 is not set.
+bool process_may_use_arm_matrices();
 // Whether the CPU has Arm's instructions for dot products of bytes.
 bool cpu_has_dot_products();
 

@@ -220,7 +220,7 @@ void weigh(const float* scores, int64_t n_panels, const BlockOfPairs& scales,
 }  // namespace
 
 bool has_matrix_tiles() {
-    return cpu_multiplies_matrices();
+    return process_may_use_arm_matrices();
 }
 
 void multiply(const ScoreTiles& m) {
