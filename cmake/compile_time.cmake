@@ -1,5 +1,10 @@
 # What makes a build from nothing shorter: files are compiled together, and common headers once. FLUX2_COMPILE_TOGETHER=OFF turns both
-# off, for those who work on the code.
+# off, for those who work on the code. Builds that run for seconds also leave optimisation out.
+if(FLUX2_OPTIMISE_ONLY_KERNELS)
+    foreach(language C CXX)
+        string(REPLACE "-O3" "-O1" CMAKE_${language}_FLAGS_RELEASE "${CMAKE_${language}_FLAGS_RELEASE}")
+    endforeach()
+endif()
 
 # Eight files of a target at a time, since most of the time goes into headers.
 function(flux2_compile_together target)

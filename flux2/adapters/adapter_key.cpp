@@ -331,7 +331,7 @@ std::string flat_name(std::string_view stem) {
     std::replace(name.begin(), name.end(), '.', '_');
     for (const std::string_view end : {"_weight", "_scale"}) {
         if (name.ends_with(end)) {
-            name.resize(name.size() - end.size());
+            name.erase(name.size() - end.size());
             break;
         }
     }
