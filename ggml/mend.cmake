@@ -43,6 +43,12 @@ function(flux2_mend_vulkan source)
             "scripts/setup.sh vulkan installs them; elsewhere install the Vulkan SDK.")
     endif()
 
+    flux2_edit(${folder}/CMakeLists.txt
+"    set(VULKAN_SHADER_GEN_CMAKE_ARGS \"\")
+"
+"    set(VULKAN_SHADER_GEN_CMAKE_ARGS -DCMAKE_CXX_FLAGS_RELEASE=)
+")
+
     flux2_edit(${folder}/ggml-vulkan.cpp
 "    ggml_backend_vk_buffer_type_context * ctx = (ggml_backend_vk_buffer_type_context *) buft->context;
     return ctx->device->suballocation_block_size;

@@ -14,6 +14,7 @@ set(FLUX2_GGML_GIT_TAG v0.5.0)
 
 # Edits to this version, which mend.cmake makes in Vulkan builds. To be looked at again with each new version.
 # With every glslc and header:
+# - CMakeLists.txt: the program that writes the shaders as C++ is compiled without optimisation, in 6 instead of 39 s; it waits for glslc.
 # - ggml-vulkan.cpp, ..._get_max_size: tells the size of its blocks though the device may allow only smaller buffers, so graphs
 #   were given buffers that the device refuses.
 # - ggml-vulkan-common.h, ggml_vk_dispatch_pipeline: on software devices all slots of a descriptor set are written. Mesa's lavapipe

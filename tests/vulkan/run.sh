@@ -19,22 +19,22 @@ relink() { # ON|OFF [OPTION...]
     cmake --build "$build" --target flux2-cli -j "$(nproc)" > "$work/build.log" 2>&1 || { tail -n 60 "$work/build.log"; exit 1; }
 }
 relink_without() { # and without the backend that has only some shaders
-    relink OFF -UVulkan_GLSLC_EXECUTABLE
+    relink OFF -UVulkan_GLSLC_EXECUTABLE -UFLUX2_QUICK_VULKAN
     [ "$extent" = all ] || rm -rf "$build/ggml/ggml/src/ggml-vulkan"
 }
 fail() {
     echo "tests/vulkan: $*" >&2
     exit 1
 }
-compiler=()
+options=()
 if [ "$extent" != all ]; then
-    compiler=("-DVulkan_GLSLC_EXECUTABLE=$root/tests/vulkan/used_shaders.sh")
+    options=(-DFLUX2_QUICK_VULKAN=ON "-DVulkan_GLSLC_EXECUTABLE=$root/tests/vulkan/used_shaders.sh")
     export EMPTY_SHADER=$work/empty.spv
     printf '#version 450\nvoid main() {}\n' | glslc -fshader-stage=compute -o "$EMPTY_SHADER" -
 fi
 start=$SECONDS
 trap relink_without EXIT
-relink ON "${compiler[@]}"
+relink ON "${options[@]}"
 cp "$build/bin/flux2" "$build/bin/flux2-vulkan"
 trap - EXIT
 relink_without
@@ -49,10 +49,10 @@ export MESA_SHADER_CACHE_DIR=$work/shaders
 VK_DRIVER_FILES=$("$root/tests/vulkan/newer_mesa.sh" "$work/mesa")
 export VK_DRIVER_FILES
 export VK_ICD_FILENAMES=$VK_DRIVER_FILES  # of loaders before 1.3.207
-options=$([ "$(uname -m)" != aarch64 ] || grep -q '^Features.* sve' /proc/cpuinfo || echo -DSVE_IS_HIDDEN)
-[ "$extent" = all ] || options+=" -DLEAST_SHARED_MEMORY"
+device=$([ "$(uname -m)" != aarch64 ] || grep -q '^Features.* sve' /proc/cpuinfo || echo -DSVE_IS_HIDDEN)
+[ "$extent" = all ] || device+=" -DLEAST_SHARED_MEMORY"
 # shellcheck disable=SC2086  # a list of options
-cc -shared -fPIC -O1 $options -o "$work/software_device.so" "$root/tests/vulkan/software_device.c"
+cc -shared -fPIC -O1 $device -o "$work/software_device.so" "$root/tests/vulkan/software_device.c"
 # Compiling shaders is mostly allocating small pieces of memory, which jemalloc does faster.
 export LD_PRELOAD="$work/software_device.so $(compgen -G "/usr/lib/*/libjemalloc.so.2" | head -n 1)"
 export LP_NATIVE_VECTOR_WIDTH=128  # as on Arm: on x86 shaders of 256 bits take longer to compile
