@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -139,6 +140,23 @@ void write_in(const Dialect& dialect, const AdapterFile& file, const fs::path& p
     test::write_file(path, test::safetensors_of(tensors));
 }
 
+// One matrix of each kind of block is enough: names are what differs.
+constexpr std::array<const char*, 3> kMatrices = {"double_blocks.1.img_attn.qkv.weight",
+                                                  "double_blocks.0.txt_mlp.0.weight",
+                                                  "single_blocks.2.linear1.weight"};
+
+// The matrix as the model has it, changed where the set changes it.
+std::vector<float> changed(const AdapterSet& set, const Checkpoint& checkpoint,
+                           const char* tensor) {
+    const ModelTensor& matrix = checkpoint.get(tensor);
+    std::vector<float> values(static_cast<size_t>(matrix.shape.elements()));
+    matrix.read_f32(0, values);
+    if (set.changes(tensor)) {
+        set.apply(tensor, values);
+    }
+    return values;
+}
+
 AdapterSet set_of(const std::shared_ptr<const AdapterFile>& file, const TransformerSizes& sizes) {
     Adapter use;
     use.file = file->file();
@@ -155,6 +173,10 @@ TEST_CASE("the recorded adapters do the same under the names of every maker") {
         const auto original = std::make_shared<const AdapterFile>(
             AdapterFile::open(test::fixture(std::string("tiny/lora/") + name + ".safetensors")));
         const AdapterSet expected = set_of(original, sizes);
+        std::map<std::string, std::vector<float>> theirs;
+        for (const char* tensor : kMatrices) {
+            theirs[tensor] = changed(expected, checkpoint, tensor);
+        }
         for (const Dialect& dialect : kDialects) {
             CAPTURE(name);
             CAPTURE(dialect.name);
@@ -164,21 +186,10 @@ TEST_CASE("the recorded adapters do the same under the names of every maker") {
             CHECK(renamed->unused().empty());
             CHECK(renamed->modules().size() == original->modules().size());
             const AdapterSet set = set_of(renamed, sizes);
-            // One matrix of each kind of block is enough: names are what differs.
-            for (const char* tensor :
-                 {"double_blocks.1.img_attn.qkv.weight", "double_blocks.0.txt_mlp.0.weight",
-                  "single_blocks.2.linear1.weight"}) {
+            for (const char* tensor : kMatrices) {
                 CAPTURE(tensor);
                 REQUIRE(set.changes(tensor) == expected.changes(tensor));
-                const ModelTensor& matrix = checkpoint.get(tensor);
-                std::vector<float> ours(static_cast<size_t>(matrix.shape.elements()));
-                matrix.read_f32(0, ours);
-                std::vector<float> theirs = ours;
-                if (set.changes(tensor)) {
-                    set.apply(tensor, ours);
-                    expected.apply(tensor, theirs);
-                }
-                CHECK(ours == theirs);
+                CHECK(changed(set, checkpoint, tensor) == theirs[tensor]);
             }
         }
     }

@@ -290,11 +290,10 @@ TEST_CASE("every missing tensor of every part is named") {
                 CHECK_NOTHROW(check_inventory(open_tensors(tensors)));
                 continue;
             }
-            for (const Bytes& file : {safetensors_of(tensors), gguf_of(tensors)}) {
-                const auto error = error_of([&] { check_inventory(open_bytes(file)); });
-                CHECK(error.kind == ErrorKind::bad_file);
-                CHECK_MESSAGE(error.mentions(name), error.message);
-            }
+            const Bytes file = i % 2 == 0 ? safetensors_of(tensors) : gguf_of(tensors);
+            const auto error = error_of([&] { check_inventory(open_bytes(file)); });
+            CHECK(error.kind == ErrorKind::bad_file);
+            CHECK_MESSAGE(error.mentions(name), error.message);
         }
     }
 }
