@@ -12,7 +12,8 @@ namespace {
 #if defined(FLUX2_SANITIZED)
 // Of this process the address sanitizer has read them. It looks for leaks here; at the end of each
 // program that a test runs that would take seconds.
-[[maybe_unused]] const int no_leaks = setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+[[maybe_unused]] const int no_leaks =
+    setenv("ASAN_OPTIONS", "detect_leaks=0:quarantine_size_mb=16", 1);
 #endif
 
 }  // namespace
