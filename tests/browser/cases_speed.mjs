@@ -9,7 +9,7 @@ import { Server, sharedServer } from './server.mjs'
 
 const kFirstLoadBytes = 150e3
 const kFirstLoadMs = 1000
-const kMostLoads = 10
+const kMostLoads = 30
 const kPreviewMs = 200
 const kLeastPreviews = 8
 const kMostPictures = 8
