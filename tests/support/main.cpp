@@ -13,7 +13,7 @@ namespace {
 // Of this process the address sanitizer has read them. It looks for leaks here; at the end of each
 // program that a test runs that would take seconds.
 [[maybe_unused]] const int no_leaks =
-    setenv("ASAN_OPTIONS", "detect_leaks=0:quarantine_size_mb=16", 1);
+    setenv("ASAN_OPTIONS", "detect_leaks=0:quarantine_size_mb=16:malloc_context_size=6", 1);
 #endif
 
 }  // namespace
