@@ -4,8 +4,8 @@
 # GCC collects garbage from 128 MB of heap on, which is a tenth of its time. With memory for it, only from 1 GB on.
 cmake_host_system_information(RESULT megabytes QUERY TOTAL_PHYSICAL_MEMORY)
 cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
-math(EXPR megabytes_per_core "${megabytes} / ${cores}")
-if(megabytes_per_core GREATER_EQUAL 2000)
+math(EXPR needed "2000 * ${cores}")
+if(megabytes GREATER_EQUAL needed)
     foreach(language C CXX)
         add_compile_options($<$<COMPILE_LANG_AND_ID:${language},GNU>:--param=ggc-min-heapsize=1000000>)
     endforeach()
