@@ -44,8 +44,8 @@ vulkan: setup
 # The tests with the address and undefined-behaviour sanitizers, except whole runs. Clang compiles with them faster than GCC
 # (4.8 instead of 6.7 minutes on two Arm cores), and is the second compiler that builds everything. The search for leaks takes seconds at the end
 # of every process: it is off where our programs run, and the other tests are a few processes instead of one per file. Freed memory is
-# kept back until there are 16 MB of it instead of 256, which saves an eighth of the time of tests of networks; reports name six callers
-# of an allocation instead of thirty, which saves another twelfth.
+# kept back until there are 16 MB of it instead of 256, which saves an eighth of the time of tests of networks; of the callers of an
+# allocation six are kept instead of thirty.
 ASAN_LIMITS = quarantine_size_mb=16:malloc_context_size=6
 ASAN_TESTS = env OMP_WAIT_POLICY=passive build-asan/bin/flux2-tests
 NOT_ALONE = */programs/*,*/whole_runs/*,*/text/test_qwen3_tokenizer.cpp

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <string>
 
 namespace {
 
@@ -12,8 +13,12 @@ namespace {
 #if defined(FLUX2_SANITIZED)
 // Of this process the address sanitizer has read them. It looks for leaks here; at the end of each
 // program that a test runs that would take seconds.
+const char* const sanitizer_options = std::getenv("ASAN_OPTIONS");
 [[maybe_unused]] const int no_leaks =
-    setenv("ASAN_OPTIONS", "detect_leaks=0:quarantine_size_mb=16:malloc_context_size=6", 1);
+    setenv("ASAN_OPTIONS",
+           (std::string(sanitizer_options != nullptr ? sanitizer_options : "") + ":detect_leaks=0")
+               .c_str(),
+           1);
 #endif
 
 }  // namespace
