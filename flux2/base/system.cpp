@@ -199,6 +199,11 @@ int physical_cores() {
 
 #endif
 
+bool process_may_use_hopper() {
+    static const bool may = std::getenv("FLUX2_NO_HOPPER") == nullptr;
+    return may;
+}
+
 bool process_may_use_vnni() {
     static const bool may = std::getenv("FLUX2_NO_VNNI") == nullptr;
     return may;

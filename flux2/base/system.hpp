@@ -43,6 +43,10 @@ bool process_may_use_avx512();
 // environment variables FLUX2_NO_AMX and FLUX2_NO_AVX512 are not set. Asks the system once.
 bool process_may_use_amx();
 
+// Whether the environment variable FLUX2_NO_HOPPER is not set, with which an H100 or H200 computes
+// with the kernels of other NVIDIA GPUs.
+bool process_may_use_hopper();
+
 // Whether the error stream is a terminal, where a progress bar makes sense.
 bool stderr_is_terminal();
 // Whether standard input is a terminal.

@@ -1,12 +1,15 @@
 #include "cuda/imitation.hpp"
 
 #include "compute/cuda/attention.hpp"
+#include "compute/cuda/kernel_image.hpp"
 #include "compute/cuda/kernel_table.hpp"
 #include "compute/cuda/large_products.hpp"
 
 #include <ggml-backend-impl.h>
 
 #include <deque>
+#include <new>
+#include <utility>
 
 namespace flux2::test {
 namespace {
@@ -18,7 +21,11 @@ bool succeeds(const char* function) {
 }
 
 cudaError_t status_of(const char* function) {
-    return succeeds(function) ? cudaSuccess : cudaErrorMemoryAllocation;
+    if (!succeeds(function)) {
+        current->last_error = cudaErrorMemoryAllocation;
+        return cudaErrorMemoryAllocation;
+    }
+    return cudaSuccess;
 }
 
 // Makes what `count` counts, an address that is nothing else's.
@@ -76,9 +83,16 @@ ggml_backend_ptr start(ggml_backend_dev_t device) {
         delete b;
         --current->n_backends;
     };
-    backend->iface.graph_compute = [](ggml_backend_t, ggml_cgraph*) { return current->theirs; };
+    backend->iface.graph_compute = [](ggml_backend_t, ggml_cgraph*) {
+        if (current->pool_is_full) {
+            throw std::bad_alloc();
+        }
+        return current->theirs;
+    };
     backend->iface.event_record = [](ggml_backend_t, ggml_backend_event_t) {};
-    backend->iface.event_wait = [](ggml_backend_t, ggml_backend_event_t) {};
+    backend->iface.event_wait = [](ggml_backend_t, ggml_backend_event_t) {
+        ++current->n_their_waits;
+    };
     ++current->n_backends;
     return ggml_backend_ptr(backend);
 }
@@ -87,13 +101,22 @@ ggml_backend_ptr start(ggml_backend_dev_t device) {
 
 using flux2::test::current;
 
+namespace flux2::cuda {
+namespace {
+
+void kernel() {}
+void hopper_kernel() {}
+
+}  // namespace
+}  // namespace flux2::cuda
+
 // ---- CUDA ----
 
 const char* cudaGetErrorString(cudaError_t) {
     return "out of memory";
 }
 cudaError_t cudaGetLastError() {
-    return cudaSuccess;
+    return std::exchange(current->last_error, cudaSuccess);
 }
 cudaError_t cudaSetDevice(int) {
     return flux2::test::status_of("cudaSetDevice");
@@ -103,7 +126,8 @@ cudaError_t cudaDeviceGetByPCIBusId(int* device, const char*) {
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-    *value = attribute == cudaDevAttrComputeCapabilityMajor ? 8 : 0;
+    *value = attribute == cudaDevAttrComputeCapabilityMajor ? current->capability / 10
+                                                            : current->capability % 10;
     return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
@@ -114,10 +138,15 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
+    ++current->n_stream_waits;
     return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) {
+    ++current->n_our_waits;
     return flux2::test::status_of("cudaStreamWaitEvent");
+}
+cudaError_t cudaEventQuery(cudaEvent_t) {
+    return flux2::test::status_of("cudaEventQuery");
 }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
     return flux2::test::status_of("cudaEventRecord");
@@ -127,6 +156,16 @@ cudaError_t cudaMalloc(void** memory, size_t) {
 }
 cudaError_t cudaFree(void* memory) {
     flux2::test::release(current->n_memory, memory);
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+    using flux2::cuda::hopper_kernel;
+    if (kernel == reinterpret_cast<const void*>(hopper_kernel) && !current->has_hopper_image) {
+        current->last_error = cudaErrorNoKernelImageForDevice;
+        return current->last_error;
+    }
+    attributes->ptxVersion = current->capability;
     return cudaSuccess;
 }
 
@@ -154,9 +193,13 @@ Launch find_kernel(const ggml_tensor* node) {
     if (node->op != GGML_OP_SQR) {
         return nullptr;
     }
-    return [](const Context&, const ggml_tensor*) {
+    return [](const Context& context, const ggml_tensor*) {
         ++current->n_launched;
-        return flux2::test::status_of("a kernel");
+        current->launched_for_hopper = context.hopper;
+        // As every launcher of ours ends: with the last error, whoever left it behind.
+        const cudaError_t status = flux2::test::status_of("a kernel");
+        const cudaError_t last = cudaGetLastError();
+        return status != cudaSuccess ? status : last;
     };
 }
 
@@ -165,11 +208,11 @@ Launch find_kernel_of_both(const ggml_tensor*, const ggml_tensor*) {
 }
 
 bool has_hopper_attention() {
-    return false;
+    return image_architecture(hopper_kernel) != 0;
 }
 
 int attention_architecture() {
-    return 80;
+    return image_architecture(kernel);
 }
 
 class LargeProducts::Choice {};

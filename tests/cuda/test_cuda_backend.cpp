@@ -62,15 +62,72 @@ TEST_CASE("a failure of a kernel, or on the way to it and back, ends the graph w
         cuda.fails = function;
         std::string lines;
         const ScopedLog log([&](LogLevel, const std::string& line) { lines += line; });
-        CHECK(ThreeNodes().compute(backend) == GGML_STATUS_FAILED);
+        const bool is_kernel = function == std::string("a kernel");
+        CHECK(ThreeNodes().compute(backend) ==
+              (is_kernel ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED));
         CHECK(lines.find("failed: out of memory") != std::string::npos);
         cuda.fails.clear();
     }
 }
 
+TEST_CASE("after a failed graph ggml's stream waits for ours, and the next graph is in order") {
+    for (const char* function : {"a kernel", "cudaEventRecord"}) {
+        CAPTURE(function);
+        ImitatedCuda cuda;
+        const ggml_backend_ptr backend = cuda::extend(start(new_device()));
+        const ScopedLog log([](LogLevel, const std::string&) {});
+        cuda.fails = function;
+        CHECK(ThreeNodes().compute(backend) != GGML_STATUS_SUCCESS);
+        cuda.fails.clear();
+        CHECK(cuda.n_their_waits + cuda.n_stream_waits == 1);  // for what was started
+        const int our_waits = cuda.n_our_waits, their_waits = cuda.n_their_waits;
+        CHECK(ThreeNodes().compute(backend) == GGML_STATUS_SUCCESS);
+        CHECK(cuda.n_our_waits == our_waits + 1);  // for ggml's uploads
+        CHECK(cuda.n_their_waits == their_waits + 1);
+    }
+}
+
+TEST_CASE("an error that a failed graph left behind does not end the next one") {
+    ImitatedCuda cuda;
+    const ggml_backend_ptr backend = cuda::extend(start(new_device()));
+    const ScopedLog log([](LogLevel, const std::string&) {});
+    cuda.fails = "cudaStreamWaitEvent";
+    CHECK(ThreeNodes().compute(backend) == GGML_STATUS_FAILED);
+    cuda.fails.clear();
+    CHECK(ThreeNodes().compute(backend) == GGML_STATUS_SUCCESS);
+}
+
+TEST_CASE("a full memory pool of ggml's ends the graph, not the process") {
+    ImitatedCuda cuda;
+    const ggml_backend_ptr backend = cuda::extend(start(new_device()));
+    cuda.pool_is_full = true;
+    CHECK(ThreeNodes().compute(backend) == GGML_STATUS_ALLOC_FAILED);
+    cuda.pool_is_full = false;
+    CHECK(ThreeNodes().compute(backend) == GGML_STATUS_SUCCESS);
+}
+
+TEST_CASE("the first graph is computed on every GPU, with Hopper's kernels where they were built") {
+    for (const int capability : {80, 86, 89, 90, 100, 120}) {
+        for (const bool has_image : {false, true}) {
+            CAPTURE(capability);
+            CAPTURE(has_image);
+            ImitatedCuda cuda;
+            cuda.capability = capability;
+            cuda.has_hopper_image = has_image;
+            const ggml_backend_dev_t device = new_device();
+            const bool is_hopper = capability == 90 && has_image;
+            CHECK(cuda::has_hopper_kernels(device) == is_hopper);
+            const ggml_backend_ptr backend = cuda::extend(start(device));
+            CHECK(ThreeNodes().compute(backend) == GGML_STATUS_SUCCESS);
+            CHECK(cuda.launched_for_hopper == is_hopper);
+        }
+    }
+}
+
 TEST_CASE("a backend that cannot be started leaves nothing behind") {
-    for (const char* function : {"event_new", "cudaSetDevice", "cudaStreamCreateWithFlags",
-                                 "cudaMalloc", "cublasCreate", "cublasSetStream"}) {
+    for (const char* function :
+         {"event_new", "cudaEventQuery", "cudaSetDevice", "cudaStreamCreateWithFlags", "cudaMalloc",
+          "cublasCreate", "cublasSetStream"}) {
         CAPTURE(function);
         ImitatedCuda cuda;
         cuda.fails = function;

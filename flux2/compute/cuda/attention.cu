@@ -1,5 +1,6 @@
 #include "compute/cuda/attention.hpp"
 
+#include "compute/cuda/kernel_image.hpp"
 #include "compute/cuda/tensor_core.cuh"
 #include "compute/cuda/tiles.cuh"
 #include "compute/cuda/token_tiles.cuh"
@@ -223,9 +224,7 @@ cudaError_t launch(const AttentionArgs& args, cudaStream_t stream) {
 }  // namespace
 
 int attention_architecture() {
-    cudaFuncAttributes attributes = {};
-    return cudaFuncGetAttributes(&attributes, attend<128>) == cudaSuccess ? attributes.ptxVersion
-                                                                          : 0;
+    return image_architecture(attend<128>);
 }
 
 cudaError_t attention(const AttentionArgs& args, cudaStream_t stream) {

@@ -47,7 +47,9 @@ int attention_architecture();
 cudaError_t attention(const AttentionArgs& args, cudaStream_t stream);
 
 // The same by the matrix units of Hopper (sm_90), for head_dim 128; not for a mask and kept keys.
-bool has_hopper_attention();  // in this build, for the current device
+// Whether this build has it for the current device, which must be of compute capability 9.0: others
+// may be given the kernel without its body.
+bool has_hopper_attention();
 bool hopper_attention_supports(const AttentionArgs& args);
 cudaError_t hopper_attention(const AttentionArgs& args, cudaStream_t stream);
 

@@ -1,6 +1,7 @@
 #include "compute/cuda/attention.hpp"
 
 #include "compute/cuda/hopper.cuh"
+#include "compute/cuda/kernel_image.hpp"
 #include "compute/cuda/tensor_core.cuh"
 #include "compute/cuda/tensor_map.hpp"
 #include "compute/cuda/tiles.cuh"
@@ -346,8 +347,7 @@ bool is_aligned(const KeysValues& kv) {
 }  // namespace
 
 bool has_hopper_attention() {
-    cudaFuncAttributes attributes = {};
-    return cudaFuncGetAttributes(&attributes, attend<false>) == cudaSuccess;
+    return image_architecture(attend<false>) != 0;
 }
 
 bool hopper_attention_supports(const AttentionArgs& args) {

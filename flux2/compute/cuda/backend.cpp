@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/system.hpp"
 #include "compute/cuda/attention.hpp"
 #include "compute/cuda/kernel_table.hpp"
 #include "compute/cuda/large_products.hpp"
@@ -13,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -97,15 +99,34 @@ int compute_capability(int device) {
     return 10 * major + minor;
 }
 
+// An error that is left behind would be taken by the next launch for its own.
+void clear_error() {
+    cudaGetLastError();
+}
+
+// Whether the current device, this one, has the kernels for Hopper.
+bool has_hopper_kernels(int device) {
+    constexpr int kHopper = 90;
+    return compute_capability(device) == kHopper && process_may_use_hopper() &&
+           has_hopper_attention();
+}
+
 struct Delete {
     void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
     void operator()(cublasHandle_t blas) const { cublasDestroy(blas); }
     void operator()(void* memory) const { cudaFree(memory); }
 };
 
+// What ggml's CUDA backend keeps in its events.
+static_assert(GGML_BACKEND_API_VERSION == 2, "see whether ggml's events still hold a cudaEvent_t");
+cudaEvent_t event_of(const ggml_backend_event_ptr& event) {
+    return static_cast<cudaEvent_t>(event->context);
+}
+
 ggml_backend_event_ptr make_event(ggml_backend_t cuda) {
     ggml_backend_event_ptr event(ggml_backend_event_new(ggml_backend_get_device(cuda)));
     check(event != nullptr, ErrorKind::backend, "CUDA: making an event failed");
+    require(cudaEventQuery(event_of(event)), "asking ggml's event");
     return event;
 }
 
@@ -119,7 +140,7 @@ class Streams {
           theirs_done_(make_event(cuda_.get())),
           ours_done_(make_event(cuda_.get())) {
         require(cudaSetDevice(device), "choosing the device");
-        context_.hopper = has_hopper_attention();
+        context_.hopper = has_hopper_kernels(device);
         require(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking),
                 "making a stream");
         stream_.reset(context_.stream);
@@ -150,9 +171,17 @@ class Streams {
         if (!succeeded(cudaSetDevice(device_), "choosing the device")) {
             return GGML_STATUS_FAILED;
         }
+        const ggml_status status = launch(graph);
+        // Whoever waits for theirs then waits for all, after a failure too.
+        return enter_theirs() || status != GGML_STATUS_SUCCESS ? status : GGML_STATUS_FAILED;
+    }
+
+  private:
+    // Starts all nodes, until one fails.
+    ggml_status launch(ggml_cgraph& graph) {
         for (int i = 0; i < graph.n_nodes; ++i) {
-            Launch launch = find_kernel(graph.nodes[i]);
-            if (launch == nullptr) {
+            Launch kernel = find_kernel(graph.nodes[i]);
+            if (kernel == nullptr) {
                 const int end = end_of_theirs(graph, i);
                 const ggml_status status = run_theirs(graph, i, end);
                 if (status != GGML_STATUS_SUCCESS) {
@@ -166,22 +195,25 @@ class Streams {
                                     ? find_kernel_of_both(graph.nodes[i], graph.nodes[next])
                                     : nullptr;
             if (both != nullptr) {
-                launch = both;
+                kernel = both;
                 i = next;
             }
-            if (!enter_ours() ||
-                !succeeded(launch(context_, graph.nodes[i]), graph.nodes[i]->name)) {
+            if (!enter_ours()) {
                 return GGML_STATUS_FAILED;
             }
+            const cudaError_t error = kernel(context_, graph.nodes[i]);
+            if (!succeeded(error, graph.nodes[i]->name)) {
+                return error == cudaErrorMemoryAllocation ? GGML_STATUS_ALLOC_FAILED
+                                                          : GGML_STATUS_FAILED;
+            }
         }
-        // Whoever waits for theirs then waits for all.
-        return enter_theirs() ? GGML_STATUS_SUCCESS : GGML_STATUS_FAILED;
+        return GGML_STATUS_SUCCESS;
     }
 
-  private:
     // For what ggml calls: it passes on no exceptions.
     static bool succeeded(cudaError_t status, const char* what) {
         if (status != cudaSuccess) {
+            clear_error();
             log(LogLevel::error, concat("CUDA: ", what, " failed: ", cudaGetErrorString(status)));
         }
         return status == cudaSuccess;
@@ -221,7 +253,12 @@ class Streams {
         stretch.n_nodes = end - begin;
         stretch.n_leafs = 0;
         stretch.uid = 0;
-        return ggml_backend_graph_compute_async(cuda_.get(), &stretch);
+        try {
+            return ggml_backend_graph_compute_async(cuda_.get(), &stretch);
+        } catch (const std::bad_alloc&) {  // of ggml's memory pool, see ggml/package.cmake
+            clear_error();
+            return GGML_STATUS_ALLOC_FAILED;
+        }
     }
 
     bool enter_ours() {
@@ -233,17 +270,19 @@ class Streams {
         return in_ours_;
     }
 
+    // Where no event can be recorded, this thread waits for ours instead and false is returned.
     bool enter_theirs() {
-        if (in_ours_) {
-            in_ours_ = !succeeded(cudaEventRecord(event_of(ours_done_), context_.stream),
-                                  "recording an event");
-            ggml_backend_event_wait(cuda_.get(), ours_done_.get());
+        if (!std::exchange(in_ours_, false)) {
+            return true;
         }
-        return !in_ours_;
-    }
-
-    static cudaEvent_t event_of(const ggml_backend_event_ptr& event) {
-        return static_cast<cudaEvent_t>(event->context);
+        const bool recorded =
+            succeeded(cudaEventRecord(event_of(ours_done_), context_.stream), "recording an event");
+        if (recorded) {
+            ggml_backend_event_wait(cuda_.get(), ours_done_.get());
+        } else {
+            succeeded(cudaStreamSynchronize(context_.stream), "waiting for our stream");
+        }
+        return recorded;
     }
 
     ggml_backend_ptr cuda_;
@@ -303,7 +342,6 @@ bool runs_on(ggml_backend_dev_t device) {
     }
     const bool built = attention_architecture() >= kOldest;
     if (!built) {
-        cudaGetLastError();  // clears "no kernel image" for the next caller
         log(LogLevel::warning,
             concat(ggml_backend_dev_name(device), ": our kernels were not built for sm_",
                    compute_capability(number),
@@ -314,9 +352,9 @@ bool runs_on(ggml_backend_dev_t device) {
     return built;
 }
 
-bool is_hopper(ggml_backend_dev_t device) {
+bool has_hopper_kernels(ggml_backend_dev_t device) {
     const int number = find_number(device);
-    return number >= 0 && cudaSetDevice(number) == cudaSuccess && has_hopper_attention();
+    return number >= 0 && cudaSetDevice(number) == cudaSuccess && has_hopper_kernels(number);
 }
 
 ggml_backend_ptr extend(ggml_backend_ptr cuda) {

@@ -9,9 +9,9 @@ namespace flux2::cuda {
 
 // Whether our kernels run on the device: an NVIDIA GPU from sm_80 on.
 bool runs_on(ggml_backend_dev_t device);
-// Whether those for Hopper do too: its matrix units are far ahead of what multiplies quantised
-// matrices there.
-bool is_hopper(ggml_backend_dev_t device);
+// Whether those for Hopper do too: where BF16 GEMMs are faster than ggml's on quantised weights.
+// Not with the environment variable FLUX2_NO_HOPPER.
+bool has_hopper_kernels(ggml_backend_dev_t device);
 
 // Takes over a backend of such a device. Throws backend.
 ggml_backend_ptr extend(ggml_backend_ptr cuda);

@@ -416,13 +416,7 @@ cudaError_t run(const ConvArgs& args, cudaStream_t stream) {
 }  // namespace hopper
 
 bool conv_hopper_suits(const ConvArgs& args) {
-    int id = 0;
-    int major = 0;
-    if (cudaGetDevice(&id) != cudaSuccess ||
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, id) != cudaSuccess) {
-        return false;
-    }
-    return major == 9 && args.in >= hopper::kSlice && args.out >= 64;
+    return args.in >= hopper::kSlice && args.out >= 64;
 }
 
 cudaError_t conv_hopper(const ConvArgs& args, cudaStream_t stream) {

@@ -9,7 +9,7 @@
 
 namespace flux2::cuda {
 
-// Whether conv_hopper runs on the current device and is worth it for these sizes.
+// Whether conv_hopper is worth it for these sizes, on a device that has Hopper's kernels.
 bool conv_hopper_suits(const ConvArgs& args);
 
 // Same contract as conv.

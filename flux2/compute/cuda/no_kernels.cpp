@@ -7,7 +7,7 @@ bool runs_on(ggml_backend_dev_t) {
     return false;
 }
 
-bool is_hopper(ggml_backend_dev_t) {
+bool has_hopper_kernels(ggml_backend_dev_t) {
     return false;
 }
 

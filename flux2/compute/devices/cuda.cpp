@@ -32,7 +32,7 @@ std::unique_ptr<Device> make_cuda_device(ggml_backend_dev_t device) {
     return std::make_unique<CudaDevice>(
         device, DeviceAbilities{
                     .operations = has_kernels ? Operations::cuda : Operations::stock,
-                    .unpacks_matrices = has_kernels && cuda::is_hopper(device),
+                    .unpacks_matrices = has_kernels && cuda::has_hopper_kernels(device),
                     .takes_parallel_writes = true,  // ggml copies on a stream of the calling thread
                 });
 }
