@@ -22,6 +22,36 @@ function(flux2_guard file condition lines)
     flux2_edit(${file} "${lines}" "#if ${condition}\n${lines}#endif // ${condition}\n")
 endfunction()
 
+function(flux2_mend_cuda source)
+    set(file ${source}/src/ggml-cuda/ggml-cuda.cu)
+    flux2_edit(${file}
+"        CUDA_CHECK(err);
+        *actual_size = look_ahead_size;
+"
+"        if (err == cudaErrorMemoryAllocation) {
+            (void)cudaGetLastError();
+            throw std::bad_alloc();
+        }
+        CUDA_CHECK(err);
+        *actual_size = look_ahead_size;
+")
+    flux2_edit(${file}
+"            CU_CHECK(cuMemCreate(&handle, reserve_size, &prop, 0));
+"
+"            const auto created = cuMemCreate(&handle, reserve_size, &prop, 0);
+            if (created == CUDA_ERROR_OUT_OF_MEMORY) {
+                throw std::bad_alloc();
+            }
+            CU_CHECK(created);
+")
+    flux2_edit(${file}
+"#include <mutex>
+"
+"#include <mutex>
+#include <new>
+")
+endfunction()
+
 # The same test as ggml's: whether glslc knows matrices that several threads hold together.
 function(flux2_glslc_has_cooperative_matrices folder result)
     execute_process(COMMAND ${Vulkan_GLSLC_EXECUTABLE} -o - -fshader-stage=compute --target-env=vulkan1.3

@@ -12,8 +12,12 @@ set(FLUX2_GGML_BUNDLE llama/gitRelease.bundle)
 set(FLUX2_GGML_GIT_REPOSITORY https://github.com/ggml-org/llama.cpp.git)
 set(FLUX2_GGML_GIT_TAG v0.5.0)
 
-# Edits to this version, which mend.cmake makes in Vulkan builds. To be looked at again with each new version.
-# With every glslc and header:
+# Edits to this version, which mend.cmake makes. To be looked at again with each new version.
+# In CUDA builds:
+# - ggml-cuda.cu, both memory pools: where the device has no memory left, std::bad_alloc is thrown, which Graph::compute and
+#   compute/cuda/backend.cpp catch; ggml ends the process. ggml's own frames between them are C++ whose allocations of the pool have
+#   destructors.
+# In Vulkan builds, with every glslc and header:
 # - CMakeLists.txt: the program that writes the shaders as C++ is compiled without optimisation, in 6 instead of 39 s; it waits for glslc.
 # - ggml-vulkan.cpp, ..._get_max_size: tells the size of its blocks though the device may allow only smaller buffers, so graphs
 #   were given buffers that the device refuses.

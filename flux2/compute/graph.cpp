@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <set>
 #include <utility>
 
@@ -274,7 +275,7 @@ void Graph::compute() {
     if (before_block_) {
         before_block_(0);
     }
-    const ggml_status status = ggml_backend_sched_graph_compute(scheduler_.get(), graph_);
+    const ggml_status status = run();
     wait_for(*ggml_graph_node(graph_, -1));
     if (thrown_) {
         std::rethrow_exception(thrown_);
@@ -284,6 +285,9 @@ void Graph::compute() {
     check(!shared_work_->lacks_memory, ErrorKind::out_of_memory,
           "the computation found no more RAM to work in; close other programs, or make a smaller "
           "picture");
+    check(status != GGML_STATUS_ALLOC_FAILED, ErrorKind::out_of_memory, backend_.name(),
+          " has no memory left for the computation; close other programs that use it, or make a "
+          "smaller picture");
     check(status == GGML_STATUS_SUCCESS, ErrorKind::backend, "the computation failed on ",
           backend_.name(), ": ", ggml_status_to_string(status));
     if (!looks_at_nodes && !block_ends_.empty()) {
@@ -296,6 +300,16 @@ void Graph::compute() {
         const double per_block = seconds / static_cast<double>(block_ends_.size());
         blocks_per_pause_ = static_cast<size_t>(
             std::clamp(kSecondsToPause / per_block, 1.0, static_cast<double>(block_ends_.size())));
+    }
+}
+
+// ggml's memory pools of GPUs throw where an allocation fails (ggml/package.cmake).
+ggml_status Graph::run() {
+    try {
+        return ggml_backend_sched_graph_compute(scheduler_.get(), graph_);
+    } catch (const std::bad_alloc&) {
+        ggml_backend_sched_synchronize(scheduler_.get());
+        return GGML_STATUS_ALLOC_FAILED;
     }
 }
 

@@ -132,6 +132,7 @@ class Graph {
     static bool on_node(ggml_tensor* node, bool ask, void* graph);
     bool pauses_after(const ggml_tensor* node) const;
     bool pause();
+    ggml_status run();
     void wait_for(const ggml_tensor& node) const;
     bool tell_operation(const ggml_tensor& node);
     void tell_progress(size_t n_passed) const;

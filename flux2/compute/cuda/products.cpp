@@ -23,6 +23,17 @@ bool takes_types(ggml_type a, ggml_type b, ggml_type result) {
     return a == b && (is_half || a == GGML_TYPE_F32) && (result == GGML_TYPE_F32 || result == a);
 }
 
+cudaError_t error_of(cublasStatus_t status) {
+    switch (status) {
+        case CUBLAS_STATUS_SUCCESS:
+            return cudaSuccess;
+        case CUBLAS_STATUS_ALLOC_FAILED:
+            return cudaErrorMemoryAllocation;
+        default:
+            return cudaErrorUnknown;
+    }
+}
+
 // Where a product of matrices goes, and how many values of each row of x are multiplied.
 struct Product {
     void* data;
@@ -63,7 +74,7 @@ cudaError_t multiply(const Context& context, const ggml_tensor* w, const ggml_te
         as_int(x->ne[1]), as_int(y.n_in), &params.factor, w->data, data_type(w),
         as_int(stride_of(w)), x->data, data_type(x), as_int(stride_of(x)), &y.kept, y.data, y.type,
         as_int(y.stride), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
-    return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaErrorUnknown;
+    return error_of(status);
 }
 
 // down x to the spare values after each row of x.
@@ -132,7 +143,7 @@ cudaError_t run_outer_product(const Context& context, const ggml_tensor* y) {
                      as_int(u->ne[1]), &one, u->data, data_type(u), as_int(stride_of(u)), v->data,
                      data_type(v), as_int(stride_of(v)), &zero, y->data, data_type(y),
                      as_int(stride_of(y)), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
-    return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaErrorUnknown;
+    return error_of(status);
 }
 
 }  // namespace flux2::cuda
