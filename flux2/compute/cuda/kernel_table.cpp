@@ -2,6 +2,7 @@
 
 #include "compute/cuda/attention.hpp"
 #include "compute/cuda/conv_hopper.hpp"
+#include "compute/cuda/fusion.hpp"
 #include "compute/cuda/gradient_launches.hpp"
 #include "compute/cuda/group_norm.hpp"
 #include "compute/cuda/node_tensors.hpp"
@@ -16,13 +17,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 namespace flux2::cuda {
 namespace {
 
 // ---- One function per node ----
 
-BlockType block_type(ggml_type type) {
+// None for types that unpack() does not read.
+std::optional<BlockType> block_type(ggml_type type) {
     switch (type) {
         case GGML_TYPE_F32:
             return BlockType::f32;
@@ -38,22 +41,23 @@ BlockType block_type(ggml_type type) {
             return BlockType::q5_k;
         case GGML_TYPE_Q6_K:
             return BlockType::q6_k;
-        default:
+        case GGML_TYPE_Q8_0:
             return BlockType::q8_0;
+        default:
+            return std::nullopt;
     }
 }
 
 bool takes_unpack(const ggml_tensor* y) {
     const ggml_tensor* w = y->src[0];
-    const bool is_plain = w->type == GGML_TYPE_F32 || w->type == GGML_TYPE_F16;
-    return (is_plain || own::can_unpack(w->type)) && ggml_is_contiguous(w) && w->ne[0] % 8 == 0;
+    return block_type(w->type).has_value() && ggml_is_contiguous(w) && w->ne[0] % 8 == 0;
 }
 
 cudaError_t run_unpack(const Context& context, const ggml_tensor* y) {
     const ggml_tensor *w = y->src[0], *after = y->src[1];
     return unpack(
         {.blocks = w->data,
-         .type = block_type(w->type),
+         .type = block_type(w->type).value(),
          .after = after != nullptr ? static_cast<const __nv_bfloat16*>(after->data) : nullptr,
          .y = static_cast<__nv_bfloat16*>(y->data),
          .y_stride = matrix_of(y).stride,
@@ -363,28 +367,8 @@ Launch find_kernel(const ggml_tensor* node) {
     return takes ? found->launch : nullptr;
 }
 
-namespace {
-
-bool is_norm(const ggml_tensor* node) {
-    const OwnOperation* operation = operation_of(node);
-    return operation == &own::kModulate || operation == &own::kRmsNorm;
-}
-
-// Whether writing y while x is still read does no harm: they do not overlap, or row by row.
-bool keeps(const ggml_tensor* x, const ggml_tensor* y) {
-    const auto begin = [](const ggml_tensor* t) { return static_cast<const char*>(t->data); };
-    const bool apart =
-        begin(x) + ggml_nbytes(x) <= begin(y) || begin(y) + ggml_nbytes(y) <= begin(x);
-    return apart || (x->data == y->data && x->nb[1] == y->nb[1]);
-}
-
-}  // namespace
-
 Launch find_kernel_of_both(const ggml_tensor* node, const ggml_tensor* next) {
-    const bool fits = operation_of(node) == &own::kAddGated && is_norm(next) &&
-                      next->src[0] == node && keeps(node->src[0], next) &&
-                      keeps(node->src[1], next);
-    return fits ? run_add_gated_and_norm : nullptr;
+    return fuses_gate_and_norm(node, next) ? run_add_gated_and_norm : nullptr;
 }
 
 }  // namespace flux2::cuda

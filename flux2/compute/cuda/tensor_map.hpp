@@ -10,11 +10,16 @@ using EncodeTensorMap = decltype(&cuTensorMapEncodeTiled);
 
 // Null when the driver does not have it.
 inline EncodeTensorMap find_encode_tensor_map() {
-    constexpr unsigned kSince = 12000;
+    constexpr const char* kName = "cuTensorMapEncodeTiled";
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found = {};
-    const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                                kSince, cudaEnableDefault, &found);
+#if CUDART_VERSION >= 12050
+    constexpr unsigned kSince = 12000;
+    const cudaError_t status =
+        cudaGetDriverEntryPointByVersion(kName, &function, kSince, cudaEnableDefault, &found);
+#else
+    const cudaError_t status = cudaGetDriverEntryPoint(kName, &function, cudaEnableDefault, &found);
+#endif
     return status == cudaSuccess && found == cudaDriverEntryPointSuccess
                ? reinterpret_cast<EncodeTensorMap>(function)
                : nullptr;
