@@ -6,6 +6,7 @@
 #include "verify/gradient_cases.hpp"
 #include "verify/layout_check.hpp"
 #include "verify/op_trial.hpp"
+#include "verify/repeat_check.hpp"
 
 #include <array>
 #include <functional>
@@ -463,6 +464,8 @@ void check_operations(const std::string& device, int n_threads, Report& report) 
     }
     if (backend.is_cpu()) {
         check_weight_layouts(cpu, random, report);
+    } else {
+        check_repeated_products(backend, report);
     }
 }
 

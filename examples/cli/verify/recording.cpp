@@ -153,6 +153,11 @@ void Report::compare_pictures(const std::string& stage, const HostTensor& ours,
     print(stage, "picture", result.str(), db >= least_db);
 }
 
+void Report::expect(const std::string& stage, const std::string& name, bool holds,
+                    const std::string& result) {
+    print(stage, name, result, holds);
+}
+
 void Report::fail(const std::string& stage, const std::string& name, const std::string& reason) {
     print(stage, name, reason, false);
 }

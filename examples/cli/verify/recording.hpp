@@ -73,6 +73,9 @@ class Report {
     // Compares two pictures in 0..1 of one size by their PSNR; least_db is what passes.
     void compare_pictures(const std::string& stage, const HostTensor& ours,
                           const HostTensor& recorded, double least_db);
+    // A check whose answer is yes or no; `result` is shown beside it.
+    void expect(const std::string& stage, const std::string& name, bool holds,
+                const std::string& result);
     // A comparison that could not be made.
     void fail(const std::string& stage, const std::string& name, const std::string& reason);
     // Whether that tensor was compared, with whatever result.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -44,7 +45,7 @@ Layout make_layout(int width, int n, int stride) {
     return Layout(made);
 }
 
-// Algorithms that work without memory of their own do not split sums.
+// Algorithms that need no memory of their own and do not split sums.
 Preference make_preference(uint32_t alignment) {
     cublasLtMatmulPreference_t made = nullptr;
     if (cublasLtMatmulPreferenceCreate(&made) != CUBLAS_STATUS_SUCCESS) {
@@ -55,11 +56,13 @@ Preference make_preference(uint32_t alignment) {
         return cublasLtMatmulPreferenceSetAttribute(made, attribute, &value, sizeof(value)) ==
                CUBLAS_STATUS_SUCCESS;
     };
-    const bool taken = set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, size_t{0}) &&
-                       set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment) &&
-                       set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment) &&
-                       set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment) &&
-                       set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
+    const bool taken =
+        set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, size_t{0}) &&
+        set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE}) &&
+        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment) &&
+        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment) &&
+        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment) &&
+        set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
     return taken ? std::move(preference) : nullptr;
 }
 
@@ -71,6 +74,27 @@ uint32_t alignment_of(const LargeProduct& product) {
     return static_cast<uint32_t>(bits & (~bits + 1));
 }
 
+// What decides the order in which an algorithm adds: the shape that a matrix instruction
+// multiplies, and into how many parts the inner dimension is split.
+struct SumOrder {
+    uint16_t inner_shape = 0;
+    int32_t n_splits = 0;
+
+    bool operator==(const SumOrder&) const = default;
+};
+
+SumOrder sum_order(const cublasLtMatmulAlgo_t& algorithm) {
+    SumOrder order;
+    const auto get = [&](cublasLtMatmulAlgoConfigAttributes_t attribute, auto& value) {
+        size_t written = 0;
+        cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attribute, &value, sizeof(value),
+                                             &written);
+    };
+    get(CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, order.inner_shape);
+    get(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, order.n_splits);
+    return order;
+}
+
 Event make_event() {
     cudaEvent_t made = nullptr;
     cudaEventCreate(&made);
@@ -79,7 +103,8 @@ Event make_event() {
 
 }  // namespace
 
-// The algorithms of a shape, in cuBLAS's order, until one is left.
+// The algorithms of a shape that add in the same order as cuBLAS's first one, in cuBLAS's order,
+// until one is left.
 class LargeProducts::Choice {
   public:
     Choice(cublasLtHandle_t blas, const LargeProduct::Shape& s)
@@ -99,8 +124,11 @@ class LargeProducts::Choice {
                                            &n) != CUBLAS_STATUS_SUCCESS) {
             return;
         }
-        for (int i = 0; i < n; ++i) {
-            candidates_.push_back({found[static_cast<size_t>(i)].algo});
+        for (const cublasLtMatmulHeuristicResult_t& result :
+             std::span(found).first(static_cast<size_t>(n))) {
+            if (sum_order(result.algo) == sum_order(found[0].algo)) {
+                candidates_.push_back({result.algo});
+            }
         }
     }
 
