@@ -36,8 +36,8 @@ struct WeightOptions {
     std::optional<TensorType> type;
     // Blocks stay in RAM and are copied to the device in turn (compute/block_stream).
     bool stream_blocks = false;
-    // On a device that multiplies BF16 fastest (Operations::cuda): quantised and F16 matrices
-    // become BF16.
+    // With kernels of CUDA (Operations::cuda): quantised and F16 matrices become BF16. It pays on
+    // devices of which DeviceAbilities::unpacks_matrices is true.
     bool unpack = false;
     // On a CPU: matrices are repacked where its kernels are faster then and RAM suffices. Else, and
     // where a multiply of ours reads them as they are (compute/cpu/tile_linear), they stay in the

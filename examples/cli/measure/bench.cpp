@@ -418,8 +418,9 @@ int bench(int argc, char** argv) {
         std::cout << known.help();
         return 0;
     }
-    const BenchOptions options = read_options(args);
+    BenchOptions options = read_options(args);
     Backend backend(options.device, options.n_threads);
+    options.weights.unpack &= backend.device().abilities().unpacks_matrices;
     Bench bench{backend, options, {}};
     if (options.types) {
         bench_types(backend, options);
