@@ -8,6 +8,8 @@
 #include "base/system.hpp"
 #include "compute/backend.hpp"
 
+#include <ggml-rpc.h>
+
 #include <algorithm>
 #include <array>
 #include <mutex>
@@ -22,7 +24,7 @@ using Failure = bool (*)(const char* endpoint, char* reason, size_t size);
 using StartServer = void (*)(const char* endpoint, const char* cache_folder, size_t n_threads,
                              size_t n_devices, ggml_backend_dev_t* devices);
 
-constexpr size_t kMostServers = 16;  // of ggml's RPC
+constexpr size_t kMostServers = GGML_RPC_MAX_SERVERS;
 
 // Of ggml's registry entry for RPC; null when this build has none.
 template <typename Function>
