@@ -23,7 +23,7 @@ add_library(flux2_kernels OBJECT
 set(FLUX2_HOPPER_ARCHITECTURE 90a-real CACHE STRING "What the kernels for Hopper are compiled for; another one than 90a leaves them empty, for tests")
 mark_as_advanced(FLUX2_HOPPER_ARCHITECTURE)
 if(CUDAToolkit_VERSION VERSION_LESS 12.0)
-    message(WARNING "CUDA ${CUDAToolkit_VERSION} does not know Hopper's matrix units, so an H100 or H200 gets the kernels of "
+    message(NOTICE "CUDA ${CUDAToolkit_VERSION} does not know Hopper's matrix units, so an H100 or H200 gets the kernels of "
         "other GPUs. CUDA 12.0 or newer builds all.")
     add_library(flux2_hopper_kernels OBJECT compute/cuda/no_hopper.cpp)
 else()
