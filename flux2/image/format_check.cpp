@@ -59,7 +59,7 @@ void check_png_header(Bytes bytes, const std::string& file, Bytes header) {
 void check_png_chunk(const PngChunk& chunk, const std::string& file) {
     const bool needed = (chunk.type[0] & 0x20) == 0;
     const bool known = chunk.type == "IHDR" || chunk.type == "PLTE" || chunk.type == "IDAT" ||
-                       chunk.type == "IEND" || chunk.type == "CgBI";
+                       chunk.type == "IEND";
     check(
         known || !needed, ErrorKind::bad_file, file,
         ": the PNG has a chunk of an unknown kind that is needed to decode it; save it again with "
@@ -221,6 +221,10 @@ class JpegCheck {
 void check_png(Bytes bytes, const std::string& file) {
     PngChunks chunks(bytes, file);
     const std::optional<PngChunk> header = chunks.next();
+    check(!header || header->type != "CgBI", ErrorKind::bad_file, file,
+          ": is a picture in Apple's form of PNG for iPhones (CgBI), which is not read; open it on "
+          "a Mac and save it as PNG or JPEG, or convert it with xcrun pngcrush "
+          "-revert-iphone-optimizations");
     check(header && header->type == "IHDR" && header->data.size() == 13, ErrorKind::bad_file, file,
           ": the PNG does not begin with its header");
     check_png_header(bytes, file, header->data);

@@ -257,6 +257,18 @@ TEST_CASE("other files are refused by name") {
     refused(saved("a.bmp", test::smooth_image(4, 4)));
 }
 
+TEST_CASE("a PNG in Apple's form for iPhones is refused with what to do") {
+    const Bytes whole = png(1, 1, 8, rgb, bytes({0, 1, 2, 3}));
+    constexpr std::ptrdiff_t kSignature = 8;
+    const Bytes file = Bytes(whole.begin(), whole.begin() + kSignature) +
+                       chunk("CgBI", bytes({0x50, 0, 0x20, 2})) +
+                       Bytes(whole.begin() + kSignature, whole.end());
+    const auto error = error_of([&] { decode_image(file, "icon.png"); });
+    CHECK(error.kind == ErrorKind::bad_file);
+    CHECK(error.mentions("icon.png: is a picture in Apple's form of PNG for iPhones (CgBI)"));
+    CHECK(error.mentions("save it as PNG or JPEG"));
+}
+
 TEST_CASE("a PNG cut off anywhere is refused") {
     const Bytes whole = png(2, 2, 8, rgb, bytes({0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6}));
     for (size_t size = 0; size < whole.size(); size++) {
