@@ -75,6 +75,20 @@ elseif(FLUX2_WEBP AND NOT FLUX2_WEBP STREQUAL "AUTO")
     message(FATAL_ERROR "FLUX2_WEBP is ${FLUX2_WEBP}, but pkg-config does not find libwebp (Debian: libwebp-dev, Homebrew: webp)")
 endif()
 
+# Colour profiles in pictures. Not fetched: without it flux2 takes all pictures for sRGB, with a warning.
+if(FLUX2_LCMS AND PKG_CONFIG_FOUND)
+    pkg_check_modules(lcms QUIET IMPORTED_TARGET lcms2>=2.8)
+endif()
+add_library(flux2_lcms INTERFACE)
+add_library(flux2::lcms ALIAS flux2_lcms)
+set(FLUX2_HAS_LCMS OFF)
+if(TARGET PkgConfig::lcms)
+    set(FLUX2_HAS_LCMS ON)
+    target_link_libraries(flux2_lcms INTERFACE PkgConfig::lcms)
+elseif(FLUX2_LCMS AND NOT FLUX2_LCMS STREQUAL "AUTO")
+    message(FATAL_ERROR "FLUX2_LCMS is ${FLUX2_LCMS}, but pkg-config does not find lcms2 (Debian: liblcms2-dev, Homebrew: little-cms2)")
+endif()
+
 # Dataset files of flux2-train, by headers alone. Not fetched: without it flux2-train takes folders and refuses a TOML file with a sentence.
 if(FLUX2_BUILD_TRAIN AND FLUX2_TOML AND PKG_CONFIG_FOUND)
     pkg_check_modules(tomlplusplus QUIET tomlplusplus>=3.0)

@@ -49,6 +49,7 @@ need libstb-dev - has_header stb/stb_image.h
 need libeigen3-dev eigen has_header eigen3/Eigen/Core
 need libutf8proc-dev utf8proc has_header utf8proc.h
 need libwebp-dev webp has_header webp/encode.h
+need liblcms2-dev little-cms2 has_header lcms2.h
 need libtomlplusplus-dev tomlplusplus has_header toml++/toml.h
 if [ "$(uname)" != Darwin ]; then
     need libssl-dev - has_header openssl/evp.h

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdlib>
 
 namespace flux2 {
 namespace {
@@ -31,20 +32,35 @@ void append(void* context, void* data, int size) {
     out.insert(out.end(), first, first + size);
 }
 
+// By one of stb's functions; n_channels are those to make of a pixel, or 0 for those of the file.
+template <typename Result, typename Load>
+Result decoded(const Load& load, Bytes bytes, const std::string& file, int n_channels) {
+    check(bytes.size() <= INT_MAX, ErrorKind::bad_file, file, ": is ", bytes.size(),
+          " bytes long, at most ", INT_MAX, " are read");
+    int width = 0;
+    int height = 0;
+    int n_in_file = 0;
+    auto* values = load(reinterpret_cast<const stbi_uc*>(bytes.data()),
+                        static_cast<int>(bytes.size()), &width, &height, &n_in_file, n_channels);
+    check(values != nullptr, ErrorKind::bad_file, file,
+          ": the picture is broken: ", stbi_failure_reason());
+    return {width, height, n_in_file, {values, stbi_image_free}};
+}
+
 }  // namespace
 
 Pixels decode_pixels(Bytes bytes, const std::string& file) {
-    check(bytes.size() <= INT_MAX, ErrorKind::bad_file, file, ": is ", bytes.size(),
-          " bytes long, at most ", INT_MAX, " are read");
-    const auto* data = reinterpret_cast<const stbi_uc*>(bytes.data());
-    int width = 0;
-    int height = 0;
-    int n_channels = 0;
-    stbi_uc* values = stbi_load_from_memory(data, static_cast<int>(bytes.size()), &width, &height,
-                                            &n_channels, 0);
-    check(values != nullptr, ErrorKind::bad_file, file,
-          ": the picture is broken: ", stbi_failure_reason());
-    return {width, height, n_channels, {values, stbi_image_free}};
+    return decoded<Pixels>(stbi_load_from_memory, bytes, file, 0);
+}
+
+Pixels decode_first_plane(Bytes bytes, const std::string& file) {
+    Pixels plane = decoded<Pixels>(stbi_load_from_memory, bytes, file, 1);
+    plane.n_channels = 1;
+    return plane;
+}
+
+Pixels16 decode_pixels_16(Bytes bytes, const std::string& file) {
+    return decoded<Pixels16>(stbi_load_16_from_memory, bytes, file, 0);
 }
 
 std::vector<std::byte> encode_pixels(ImageFormat format, const Image& image, int quality) {
@@ -83,6 +99,19 @@ std::optional<std::string> inflate(Bytes bytes, size_t max_size) {
     }
     out.resize(static_cast<size_t>(size));
     return out;
+}
+
+std::string deflate(Bytes bytes) {
+    constexpr int kQuality = 8;  // stb's own for pixels
+    std::string copy(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    int size = 0;
+    const std::unique_ptr<unsigned char, void (*)(void*)> out(
+        stbi_zlib_compress(reinterpret_cast<unsigned char*>(copy.data()),
+                           static_cast<int>(copy.size()), &size, kQuality),
+        free);
+    check(out != nullptr, ErrorKind::out_of_memory, "no memory to compress ", bytes.size(),
+          " bytes");
+    return {reinterpret_cast<const char*>(out.get()), static_cast<size_t>(size)};
 }
 
 }  // namespace flux2

@@ -220,9 +220,9 @@ Image turn_upright(Image image, int orientation) {
     const bool swap_axes = orientation >= 5;
     const bool from_right = any_of({2, 3, 7, 8});
     const bool from_bottom = any_of({3, 4, 6, 7});
-    const auto [width, height, rgb] = std::move(image);
+    const auto [width, height, rgb, profile] = std::move(image);
     Image upright{swap_axes ? height : width, swap_axes ? width : height,
-                  std::vector<uint8_t>(rgb.size())};
+                  std::vector<uint8_t>(rgb.size()), profile};
     uint8_t* out = upright.rgb.data();
     for (int y = 0; y < upright.height; y++) {
         for (int x = 0; x < upright.width; x++) {

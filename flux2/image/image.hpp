@@ -1,5 +1,5 @@
 // Pixel operations: resizing and cropping as the reference does with Pillow, and conversion between
-// bytes and the autoencoder's values.
+// bytes and the autoencoder's values. They are for pictures in sRGB: results have no profile.
 #pragma once
 
 #include <flux2/image.hpp>

@@ -1,16 +1,18 @@
-// Picture files: detects the format, checks it, and handles alpha, orientation and texts.
+// Picture files: detects the format, checks it, and handles orientation, masks, profiles and texts.
 #include <flux2/image.hpp>
 
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/letter_case.hpp"
-#include "base/log.hpp"
 #include "image/codec.hpp"
+#include "image/colour_profile.hpp"
+#include "image/embedded_profile.hpp"
 #include "image/exif.hpp"
 #include "image/format_check.hpp"
 #include "image/image.hpp"
 #include "image/jpeg_text.hpp"
 #include "image/png_text.hpp"
+#include "image/rgb_image.hpp"
 #include "image/webp_chunk.hpp"
 #include "image/webp_codec.hpp"
 #include "image/webp_text.hpp"
@@ -48,43 +50,17 @@ ImageFormat checked_format(Bytes bytes, const std::string& file) {
     return ImageFormat::jpeg;
 }
 
-// The pixels and the EXIF data of a file that has passed its check.
-Pixels pixels_of(ImageFormat format, Bytes bytes, const std::string& file) {
-    return format == ImageFormat::webp ? decode_webp(bytes, file) : decode_pixels(bytes, file);
-}
+// The EXIF data of a file that has passed its check.
 Bytes exif_of(ImageFormat format, Bytes bytes, const std::string& file) {
     return format == ImageFormat::png    ? png_exif(bytes, file)
            : format == ImageFormat::webp ? webp_exif(bytes, file)
                                          : jpeg_exif(bytes);
 }
 
-uint8_t over_white(int value, int alpha) {
-    return static_cast<uint8_t>((value * alpha + 255 * (255 - alpha) + 127) / 255);
-}
-
-Image to_rgb(const Pixels& pixels, const std::string& file, Alpha alpha) {
-    const auto n_channels = static_cast<size_t>(pixels.n_channels);
-    const bool has_alpha = n_channels % 2 == 0;
-    const size_t green = n_channels >= 3 ? 1 : 0;  // grey: one channel for all three
-    const size_t blue = 2 * green;
-    const size_t n = static_cast<size_t>(pixels.width) * static_cast<size_t>(pixels.height);
-    Image image{pixels.width, pixels.height, std::vector<uint8_t>(3 * n)};
-    const uint8_t* in = pixels.values.get();
-    uint8_t* out = image.rgb.data();
-    bool opaque = true;
-    for (size_t i = 0; i < n; i++, in += n_channels) {
-        const uint8_t opacity = has_alpha ? in[n_channels - 1] : 255;
-        opaque = opaque && opacity == 255;
-        for (const size_t channel : {size_t{0}, green, blue}) {
-            *out++ = alpha == Alpha::white ? over_white(in[channel], opacity) : in[channel];
-        }
-    }
-    if (alpha == Alpha::drop && !opaque) {
-        log(LogLevel::warning,
-            concat(file, ": has transparent pixels, whose hidden colours now show; ",
-                   Setting::alpha, " white blends them with white"));
-    }
-    return image;
+Image decode(Bytes bytes, const std::string& name, Alpha alpha, ProfileUse use) {
+    const ImageFormat format = checked_format(bytes, name);
+    Image image = rgb_image(format, bytes, name, alpha, use);
+    return turn_upright(std::move(image), exif_orientation(exif_of(format, bytes, name)));
 }
 
 // Rec. 601, as Pillow's convert("L").
@@ -117,14 +93,17 @@ Image mask_values(const Pixels& pixels, MaskAlpha alpha) {
 }  // namespace
 
 Image decode_image(Bytes bytes, const std::string& name, Alpha alpha) {
-    const ImageFormat format = checked_format(bytes, name);
-    Image image = to_rgb(pixels_of(format, bytes, name), name, alpha);
-    return turn_upright(std::move(image), exif_orientation(exif_of(format, bytes, name)));
+    return decode(bytes, name, alpha, ProfileUse::convert);
+}
+
+Image decode_image_with_profile(Bytes bytes, const std::string& name, Alpha alpha) {
+    return decode(bytes, name, alpha, ProfileUse::keep);
 }
 
 Mask decode_mask(Bytes bytes, const std::string& name, MaskAlpha alpha) {
     const ImageFormat format = checked_format(bytes, name);
-    Image values = mask_values(pixels_of(format, bytes, name), alpha);
+    const Pixels pixels = file_pixels(format, bytes, name);
+    Image values = mask_values(pixels, alpha);
     const Image upright =
         turn_upright(std::move(values), exif_orientation(exif_of(format, bytes, name)));
     Mask mask{upright.width, upright.height, {}};
@@ -169,9 +148,19 @@ std::vector<std::byte> encode_image(const Image& image, ImageFormat format,
     check_image(image);
     check(compression.quality >= 0 && compression.quality <= 100, ErrorKind::bad_argument,
           "the quality of a picture is ", compression.quality, ", expected 0 to 100");
+    check(image.profile.size() <= kMaxProfileBytes, ErrorKind::bad_argument,
+          "the colour profile of a picture has ", image.profile.size(), " bytes, at most ",
+          kMaxProfileBytes, " can be written");
+    if (format == ImageFormat::bmp && !image.profile.empty()) {
+        return encode_image(to_srgb(image), format, texts, compression);
+    }
     std::vector<std::byte> bytes = format == ImageFormat::webp
                                        ? encode_webp(image, compression)
                                        : encode_pixels(format, image, compression.quality);
+    // Texts of a JPEG come before its profile, those of a WebP behind its picture.
+    if (!image.profile.empty() && format != ImageFormat::webp) {
+        insert_profile(format, bytes, image.profile);
+    }
     if (format == ImageFormat::png) {
         insert_png_texts(bytes, texts);
     } else if (format == ImageFormat::jpeg) {
@@ -179,12 +168,20 @@ std::vector<std::byte> encode_image(const Image& image, ImageFormat format,
     } else if (format == ImageFormat::webp) {
         insert_webp_texts(bytes, texts);
     }
+    if (!image.profile.empty() && format == ImageFormat::webp) {
+        insert_profile(format, bytes, image.profile);
+    }
     return bytes;
 }
 
 Image load_image(const fs::path& path, Alpha alpha) {
     const MappedFile file(path);
     return decode_image(file.bytes(), path.string(), alpha);
+}
+
+Image load_image_with_profile(const fs::path& path, Alpha alpha) {
+    const MappedFile file(path);
+    return decode_image_with_profile(file.bytes(), path.string(), alpha);
 }
 
 std::vector<ImageText> read_image_texts(const fs::path& path) {

@@ -22,6 +22,11 @@ std::optional<JpegSegment> JpegSegments::next() {
     return segment;
 }
 
+size_t end_of_jpeg_header(std::span<const std::byte> jpeg) {
+    const auto first = JpegSegments(jpeg).next();
+    return first && first->marker == kJpegApp0 ? first->end : 2;
+}
+
 void append_jpeg_segment(std::vector<std::byte>& out, std::byte marker, std::string_view data) {
     const size_t length = data.size() + 2;
     out.insert(out.end(), {std::byte{0xff}, marker, static_cast<std::byte>(length >> 8),

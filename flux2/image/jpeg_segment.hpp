@@ -12,6 +12,9 @@ namespace flux2 {
 // Markers (ITU-T T.81, table B.1).
 constexpr std::byte kJpegApp0{0xe0};
 constexpr std::byte kJpegApp1{0xe1};
+constexpr std::byte kJpegApp2{0xe2};
+constexpr std::byte kJpegApp14{0xee};
+constexpr std::byte kJpegApp15{0xef};
 constexpr std::byte kJpegComment{0xfe};
 
 // Bytes that the content of a segment has at most: its length counts two bytes of its own.
@@ -36,6 +39,10 @@ class JpegSegments {
     std::span<const std::byte> bytes_;
     size_t at_ = 2;  // after the first marker
 };
+
+// Where segments of ours are inserted: after the first segment if that is JFIF's header, else after
+// the first marker.
+size_t end_of_jpeg_header(std::span<const std::byte> jpeg);
 
 // Appends a segment of at most kMaxJpegSegment bytes.
 void append_jpeg_segment(std::vector<std::byte>& out, std::byte marker, std::string_view data);

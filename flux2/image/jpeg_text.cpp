@@ -118,12 +118,6 @@ void append_parts(std::vector<std::byte>& out, const ImageText& text) {
     }
 }
 
-// After the first segment if that is JFIF's header, else after the first marker.
-size_t end_of_header(Bytes jpeg) {
-    const auto first = JpegSegments(jpeg).next();
-    return first && first->marker == kJpegApp0 ? first->end : 2;
-}
-
 }  // namespace
 
 std::vector<ImageText> read_jpeg_texts(Bytes bytes) {
@@ -160,7 +154,7 @@ void insert_jpeg_texts(std::vector<std::byte>& jpeg, const std::vector<ImageText
         check(segments.size() <= kMaxTextBytes, ErrorKind::bad_argument,
               "the texts for a JPEG take more than ", kMaxTextBytes, " bytes");
     }
-    const auto at = jpeg.begin() + static_cast<std::ptrdiff_t>(end_of_header(jpeg));
+    const auto at = jpeg.begin() + static_cast<std::ptrdiff_t>(end_of_jpeg_header(jpeg));
     jpeg.insert(at, segments.begin(), segments.end());
 }
 

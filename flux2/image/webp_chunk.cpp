@@ -91,6 +91,17 @@ std::optional<WebpChunk> WebpChunks::next() {
     return chunk;
 }
 
+// Flags, three bytes that are not used, width - 1 and height - 1.
+std::string webp_extension(ImageSize size, char flags) {
+    std::string header = {flags, '\0', '\0', '\0'};
+    for (const int side : {size.width, size.height}) {
+        for (const int shift : {0, 8, 16}) {
+            header += static_cast<char>((side - 1) >> shift & 255);
+        }
+    }
+    return header;
+}
+
 void append_webp_chunk(std::vector<std::byte>& out, std::string_view type, Bytes data) {
     append_header(out, type, data.size());
     append(out, data);

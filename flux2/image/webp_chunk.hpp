@@ -48,6 +48,13 @@ class WebpChunks {
     const std::string& file_;
 };
 
+// What else is in a file with more than a picture.
+constexpr char kWebpExifFlag = 0x08;
+constexpr char kWebpProfileFlag = 0x20;
+
+// The data of the chunk that comes first in it, with these flags.
+std::string webp_extension(ImageSize size, char flags);
+
 // Appends a chunk of less than 2^32 bytes of data.
 void append_webp_chunk(std::vector<std::byte>& out, std::string_view type,
                        std::span<const std::byte> data);

@@ -29,19 +29,6 @@ std::optional<ImageText> parse_text(Bytes data) {
     return text_problem(text) ? std::nullopt : std::optional(std::move(text));
 }
 
-// The header of a file with more than a picture: flags, three bytes that are not used, width - 1
-// and height - 1.
-std::string extension_of(ImageSize size, bool has_exif) {
-    constexpr char kExifFlag = 0x08;
-    std::string header = {has_exif ? kExifFlag : '\0', '\0', '\0', '\0'};
-    for (const int side : {size.width, size.height}) {
-        for (const int shift : {0, 8, 16}) {
-            header += static_cast<char>((side - 1) >> shift & 255);
-        }
-    }
-    return header;
-}
-
 }  // namespace
 
 std::vector<ImageText> read_webp_texts(Bytes bytes, const std::string& file) {
@@ -91,7 +78,7 @@ void insert_webp_texts(std::vector<std::byte>& webp, const std::vector<ImageText
     const auto size = picture ? webp_picture_size(*picture) : std::nullopt;
     check(size.has_value(), ErrorKind::internal, "a WebP for texts does not begin with a picture");
     std::vector<std::byte> chunks;
-    const std::string extension = extension_of(*size, exif.has_value());
+    const std::string extension = webp_extension(*size, exif ? kWebpExifFlag : '\0');
     append_webp_chunk(chunks, kWebpExtended, std::as_bytes(std::span(extension)));
     append_webp_chunk(chunks, picture->type, picture->data);
     if (exif) {

@@ -4,10 +4,12 @@
 #include "base/image_limits.hpp"
 #include "base/log.hpp"
 #include "image/colour_match.hpp"
+#include "image/colour_profile.hpp"
 #include "image/image.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <utility>
 
 namespace flux2 {
@@ -25,6 +27,17 @@ int up_to_grid(double side) {
 void check_in_range(const char* what, int value, int least, int most) {
     check(value >= least && value <= most, ErrorKind::bad_argument, what, " ", value,
           " pixels is out of range; use ", least, " to ", most);
+}
+
+// What is painted must be converted into the colours of what is kept.
+void check_two_way(const Image& source) {
+    if (source.profile.empty()) {
+        return;
+    }
+    const auto facts = examine_profile(source.profile);
+    check(facts && facts->is_two_way, ErrorKind::bad_argument,
+          "the picture to change has a colour profile into which nothing can be converted; convert "
+          "the picture to sRGB first");
 }
 
 void check_margins(const Outpaint& outpaint, const Image& source) {
@@ -112,6 +125,7 @@ Edit::Edit(const Request& request, ImageSize model_size, std::optional<int> widt
           "reference");
     const Image& source = request.init->image;
     check_image(source);
+    check_two_way(source);
     if (request.outpaint) {
         check_margins(outpaint_, source);
     }
@@ -191,6 +205,9 @@ Image Edit::enlarged(const Image& source) const {
 }
 
 Image Edit::model_picture(const Image& source) const {
+    if (!source.profile.empty()) {
+        return model_picture(to_srgb(source));
+    }
     const Image seen = crop(enlarged(source), region_);
     const Image scaled = inner_.width == seen.width && inner_.height == seen.height
                              ? seen
@@ -204,7 +221,34 @@ std::vector<float> Edit::cells() const {
                       working_.height / kImageGrid);
 }
 
+// A result in sRGB with the source's profile: the source's bytes where its colours were kept, the
+// others converted.
+Image Edit::with_profile_of(const Image& source, const Image& source_srgb,
+                            const Image& result) const {
+    Image converted{result.width, result.height, result.rgb, source.profile};
+    convert_from_srgb(source.profile, converted.rgb);
+    const auto width = static_cast<size_t>(source.width);
+    for (size_t y = 0; y < static_cast<size_t>(source.height); ++y) {
+        const size_t row =
+            static_cast<size_t>(canvas_.width) * (y + static_cast<size_t>(outpaint_.top)) +
+            static_cast<size_t>(outpaint_.left);
+        for (size_t x = 0; x < width; ++x) {
+            const auto from = static_cast<std::ptrdiff_t>(3 * (y * width + x));
+            const auto to = static_cast<std::ptrdiff_t>(3 * (row + x));
+            if (std::equal(source_srgb.rgb.begin() + from, source_srgb.rgb.begin() + from + 3,
+                           result.rgb.begin() + to)) {
+                std::copy_n(source.rgb.begin() + from, 3, converted.rgb.begin() + to);
+            }
+        }
+    }
+    return converted;
+}
+
 Image Edit::finish(const Image& source, const Image& made) const {
+    if (!source.profile.empty()) {
+        const Image source_srgb = to_srgb(source);
+        return with_profile_of(source, source_srgb, finish(source_srgb, made));
+    }
     Image result = enlarged(source);
     const Image before = crop(result, region_);
     Image picture = crop(made, {0, 0, inner_.width, inner_.height});

@@ -27,18 +27,19 @@ class Edit {
     // The size of the picture the model makes, in multiples of 16.
     ImageSize working_size() const { return working_; }
 
-    // What the model sees: the region at working size.
+    // What the model sees: the region at working size, in sRGB.
     Image model_picture(const Image& source) const;
     // For each token of it how much is repainted, 0..1.
     std::vector<float> cells() const;
     // The result: the source, enlarged as asked for, with what the model made where the mask is not
-    // 0.
+    // 0. It has the source's profile.
     Image finish(const Image& source, const Image& made) const;
 
   private:
     void choose_region(const Request& request, ImageSize model_size);
     void choose_size(ImageSize model_size, std::optional<int> width, std::optional<int> height);
     Image enlarged(const Image& source) const;
+    Image with_profile_of(const Image& source, const Image& source_srgb, const Image& result) const;
 
     ImageSize canvas_;
     Outpaint outpaint_;

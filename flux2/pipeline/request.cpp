@@ -233,10 +233,14 @@ FittedImages fit_images(const Request& request, const Job& job) {
         images.references.push_back(job.edit->model_picture(request.init->image));
     }
     for (const Image& reference : request.references) {
-        images.references.push_back(fit_reference(reference, request));
+        images.references.push_back(reference.profile.empty()
+                                        ? fit_reference(reference, request)
+                                        : fit_reference(to_srgb(reference), request));
     }
     if (request.init && !job.edit) {
-        images.init = cover(request.init->image, job.width, job.height);
+        const Image& init = request.init->image;
+        images.init = init.profile.empty() ? cover(init, job.width, job.height)
+                                           : cover(to_srgb(init), job.width, job.height);
     }
     return images;
 }

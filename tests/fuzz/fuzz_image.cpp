@@ -1,7 +1,9 @@
-// Feeds arbitrary bytes to the readers of pictures, their texts and EXIF data: an Error is
-// expected, anything else is a finding.
+// Feeds arbitrary bytes to the readers of pictures, their texts, EXIF data and colour profiles: an
+// Error is expected, anything else is a finding.
 #include <flux2/error.hpp>
 #include <flux2/image.hpp>
+#include "image/colour_profile.hpp"
+#include "image/embedded_profile.hpp"
 #include "image/exif.hpp"
 #include "image/jpeg_text.hpp"
 #include "image/png_chunk.hpp"
@@ -55,6 +57,22 @@ bool is_large_webp(std::span<const std::byte> bytes) {
     return large;
 }
 
+void use_profile(std::span<const std::byte> profile) {
+    const auto facts = flux2::examine_profile(profile);
+    if (!facts) {
+        return;
+    }
+    std::vector<uint8_t> pixels(3 * 4, 100);  // enough for three of CMYK
+    std::vector<uint8_t> rgb(3 * 3);
+    const auto layout = facts->space == flux2::ColourSpace::rgb    ? flux2::PixelLayout::rgb8
+                        : facts->space == flux2::ColourSpace::grey ? flux2::PixelLayout::grey8
+                                                                   : flux2::PixelLayout::cmyk8;
+    flux2::convert_to_srgb(profile, layout, pixels.data(), rgb);
+    if (facts->is_two_way) {
+        flux2::convert_from_srgb(profile, rgb);
+    }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -69,7 +87,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     flux2::exif_user_comment(bytes);
     flux2::exif_user_comment(flux2::jpeg_exif(bytes));
     flux2::read_jpeg_texts(bytes);  // also of files that are no whole JPEGs
+    use_profile(bytes);
+    flux2::read_profile(flux2::ImageFormat::jpeg, bytes, "fuzz");
     const std::string_view content(reinterpret_cast<const char*>(data), size);
+    flux2::read_profile(flux2::ImageFormat::png, png_around("iCCP", content), "fuzz");
     for (const std::string_view type : {"tEXt", "zTXt", "iTXt"}) {
         allow_errors([&] { flux2::decode_image_texts(png_around(type, content), "fuzz"); });
     }

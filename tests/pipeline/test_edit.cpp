@@ -2,11 +2,14 @@
 
 #include <flux2/error.hpp>
 #include "pipeline/sampler.hpp"
+#include "support/support.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -207,6 +210,62 @@ TEST_CASE("a larger canvas keeps the picture's bytes and marks only what is new"
             REQUIRE(result.rgb[i] == request.init->image.rgb[j]);
         }
     }
+}
+
+// What a fixture of tests/fixtures/colour has.
+std::vector<std::byte> profile_of(const char* name) {
+    return load_image_with_profile(test::fixture(std::string("colour/") + name)).profile;
+}
+
+TEST_CASE("a picture with a profile keeps its bytes and profile, and is painted in its colours" *
+          doctest::skip(!supports_profiles())) {
+    for (const char* name : {"p3.png", "adobe-rgb.png"}) {
+        CAPTURE(name);
+        Request request = masked_request(200, 120, {60, 30, 80, 60});
+        request.outpaint = Outpaint{.left = 16, .top = 32};
+        Image& source = request.init->image;
+        source.profile = profile_of(name);
+        const Edit edit = make_edit(request);
+        const Image seen = edit.model_picture(source);
+        CHECK(seen.profile.empty());
+        CHECK(seen.rgb == edit.model_picture(to_srgb(source)).rgb);
+
+        const ImageSize size = edit.working_size();
+        Image made{size.width, size.height, {}};
+        for (int i = 0; i < size.width * size.height; ++i) {
+            made.rgb.insert(made.rgb.end(), {180, 90, 60});
+        }
+        const Image result = edit.finish(source, made);
+        CHECK(result.profile == source.profile);
+        REQUIRE(result.width == 216);
+        REQUIRE(result.height == 152);
+        size_t n_kept = 0;
+        for (int y = 0; y < 120; ++y) {
+            for (int x = 0; x < 200; ++x) {
+                if (x >= 60 && x < 140 && y >= 30 && y < 90) {
+                    continue;
+                }
+                const auto from = 3 * static_cast<size_t>(y * 200 + x);
+                const auto to = 3 * static_cast<size_t>((y + 32) * 216 + x + 16);
+                for (size_t c = 0; c < 3; ++c) {
+                    REQUIRE(result.rgb[to + c] == source.rgb[from + c]);
+                }
+                n_kept++;
+            }
+        }
+        CHECK(n_kept == 200 * 120 - 80 * 60);
+        // In sRGB it is what an edit of the converted picture gives; two conversions round.
+        const Image in_srgb = to_srgb(result);
+        const Image expected = edit.finish(to_srgb(source), made);
+        for (size_t i = 0; i < expected.rgb.size(); ++i) {
+            REQUIRE(std::abs(in_srgb.rgb[i] - expected.rgb[i]) <= 2);
+        }
+        CHECK_FALSE(same_at(expected, edit.model_picture(source), 16 + 100, 32 + 60));
+    }
+    Request request = masked_request(200, 120, {60, 30, 80, 60});
+    request.init->image.profile.resize(7);
+    CHECK(refusal(request).find("has a colour profile into which nothing can be converted") !=
+          std::string::npos);
 }
 
 TEST_CASE("masks and canvases that cannot work are refused with what to do") {

@@ -112,6 +112,35 @@ TEST_CASE("a mask limits what changes, and redo repeats the edit") {
     CHECK(load_image(again).rgb == load_image(made).rgb);
 }
 
+TEST_CASE("a masked edit of a picture with a profile keeps it, and other pictures get sRGB" *
+          doctest::skip(!supports_profiles())) {
+    const Files files;
+    Image source = load_image(files.source());
+    source.profile = load_image_with_profile(test::fixture("colour/p3.png")).profile;
+    REQUIRE_FALSE(source.profile.empty());
+    save_image(files.source(), source);
+    const std::string made = files.file("made.png");
+    const auto result = edit(files, {"--mask", files.file("box.png"), "-o", made});
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    const Image kept = load_image_with_profile(made);
+    CHECK(kept.profile == source.profile);
+    const Changed box = changed_box(source, kept);
+    CHECK(box.left >= 32);
+    CHECK(box.right <= 63);
+    CHECK(box.right - box.left > 20);
+    CHECK(changed_box(load_image(files.source()), load_image(made)).left == box.left);
+
+    const std::string again = files.file("again.png");
+    const auto redone = test::flux2_program({"redo", made, "--no-cache", "-o", again});
+    REQUIRE_MESSAGE(redone.exit_code == 0, redone.err);
+    CHECK(test::read_file(again) == test::read_file(made));
+
+    const std::string whole = files.file("whole.png");
+    const auto changed = edit(files, {"--strength", "0.5", "-W", "96", "-H", "96", "-o", whole});
+    REQUIRE_MESSAGE(changed.exit_code == 0, changed.err);
+    CHECK(load_image_with_profile(whole).profile.empty());
+}
+
 TEST_CASE("a mask is inverted, widened, narrowed and blurred by options") {
     const Files files;
     const Image before = load_image(files.source());

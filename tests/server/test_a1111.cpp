@@ -338,6 +338,31 @@ TEST_CASE("white of a mask is repainted, everything else keeps its bytes") {
     }
 }
 
+TEST_CASE("a picture with a profile comes back with it, and with the bytes that the mask keeps" *
+          doctest::skip(!supports_profiles())) {
+    TestServer server;
+    Image picture = gradient(64, 64);
+    picture.profile = load_image_with_profile(fixture("colour/p3.png")).profile;
+    REQUIRE_FALSE(picture.profile.empty());
+    const auto answer =
+        server.post("/sdapi/v1/img2img", {{"prompt", "a red house"},
+                                          {"seed", 1},
+                                          {"init_images", {base64_of(picture)}},
+                                          {"mask", base64_of(stripe(64, 64, 0, 32))},
+                                          {"denoising_strength", 1},
+                                          {"width", 64},
+                                          {"height", 64},
+                                          {"inpaint_full_res", false},
+                                          {"mask_blur", 0}});
+    REQUIRE_MESSAGE(answer.status == 200, answer.body.dump());
+    const std::string file =
+        server::from_base64(answer.body["images"][0].get<std::string>()).value();
+    const Image result = decode_image_with_profile(std::as_bytes(std::span(file)));
+    CHECK(result.profile == picture.profile);
+    CHECK(n_changed(result, picture, 32, 64) == 0);
+    CHECK(n_changed(result, picture, 0, 32) > 1000);
+}
+
 TEST_CASE("only the masked region is drawn at the request's size, and the picture keeps its own") {
     TestServer server;
     const Image picture = gradient(160, 96);

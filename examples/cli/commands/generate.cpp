@@ -267,7 +267,7 @@ Request make_request(const GenerateOptions& o) {
         request.references.push_back(load_image(file, o.alpha));
     }
     if (!o.init.empty()) {
-        request.init = InitImage{load_image(o.init, o.alpha), o.strength};
+        request.init = InitImage{load_image_with_profile(o.init, o.alpha), o.strength};
     }
     apply_edit(o.edit, o.init, request);
     return request;

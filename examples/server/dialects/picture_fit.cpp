@@ -89,7 +89,7 @@ std::vector<uint8_t> resampled(const std::vector<uint8_t>& in, size_t n_channels
 
 Image fitted(const Image& image, int width, int height, Fit fit) {
     const auto [x, y] = axes_of(image.width, image.height, width, height, fit);
-    return {width, height, resampled(image.rgb, 3, x, y)};
+    return {width, height, resampled(image.rgb, 3, x, y), image.profile};
 }
 
 Mask fitted(const Mask& mask, int width, int height, Fit fit) {

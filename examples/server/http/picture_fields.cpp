@@ -156,7 +156,8 @@ std::string picture_bytes(Service& service, const Picture& picture, const Pictur
     }
     const std::vector<ImageText> texts = cli::picture_texts(picture.facts);
     return picture.image ? encoded(*picture.image, format, texts)
-                         : encoded(decode_image(std::as_bytes(std::span(*stored)), "the picture"),
+                         : encoded(decode_image_with_profile(std::as_bytes(std::span(*stored)),
+                                                             "the picture"),
                                    format, texts);
 }
 

@@ -120,7 +120,7 @@ std::vector<std::string> files_from_form(const std::string& field,
 
 Image uploaded_image(const std::string& field, std::string_view file, Alpha alpha) {
     return decoded(field, file, [&](std::span<const std::byte> bytes) {
-        return decode_image(bytes, field, alpha);
+        return decode_image_with_profile(bytes, field, alpha);
     });
 }
 

@@ -169,8 +169,9 @@ enum class InpaintArea {
 };
 
 // Repaints a part of the picture to start from. The result has that picture's size, and where the
-// mask is 0 after growing and blurring, its bytes. Width and height of the request are the size the
-// model works at. The picture becomes the first reference; others follow.
+// mask is 0 after growing and blurring, its bytes; if it has a colour profile, so has the result.
+// Width and height of the request are the size the model works at. The picture becomes the first
+// reference; others follow.
 struct Inpaint {
     Mask mask;            // of the picture's size
     bool invert = false;  // repaint what is 0 instead

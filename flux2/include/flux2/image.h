@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-// 8-bit RGB without padding: rows from top to bottom, three bytes a pixel. An image may point to
-// the caller's own pixels.
+// 8-bit RGB in sRGB without padding: rows from top to bottom, three bytes a pixel. An image may
+// point to the caller's own pixels.
 typedef struct flux2_image {
     int32_t width;
     int32_t height;
@@ -25,8 +25,9 @@ typedef enum flux2_alpha FLUX2_ENUM_TYPE {
     FLUX2_ALPHA_WHITE = 1  // blended over white
 } flux2_alpha;
 
-// Read a PNG, a JPEG or a WebP, from a file or from memory. On failure the image is empty. Free it
-// with flux2_image_free. A WebP is FLUX2_UNSUPPORTED when the library was built without libwebp.
+// Read a PNG, a JPEG or a WebP, from a file or from memory; colours are converted to sRGB by the
+// file's ICC profile. On failure the image is empty. Free it with flux2_image_free. A WebP is
+// FLUX2_UNSUPPORTED when the library was built without libwebp.
 FLUX2_API flux2_status flux2_image_load(const char* path, flux2_alpha alpha, flux2_image* image);
 FLUX2_API flux2_status flux2_image_decode(const void* bytes, size_t n_bytes, flux2_alpha alpha,
                                           flux2_image* image);

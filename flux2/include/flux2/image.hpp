@@ -17,6 +17,8 @@ struct Image {
     int width = 0;
     int height = 0;
     std::vector<uint8_t> rgb;
+    // The ICC profile that says which colours the bytes are, one of RGB. Empty: sRGB.
+    std::vector<std::byte> profile = {};
 };
 
 // How transparency is handled.
@@ -25,15 +27,31 @@ enum class Alpha {
     white,  // blended over white
 };
 
-// Reads a PNG, a JPEG or a WebP, whatever its name ends in. Grey and palettes are converted to RGB,
-// 16 bits to 8; the orientation in EXIF data is applied, colour profiles are not. Throws bad_file
-// for a missing, broken or truncated file, one of another format, an animation, and a picture with
-// a side over 16384 pixels; sizes are checked before anything is decoded. Throws unsupported for a
-// WebP when supports_webp() is false.
+// Reads a PNG, a JPEG or a WebP, whatever its name ends in, as sRGB. Grey, CMYK and palettes are
+// converted to RGB, 16 bits to 8, colours by the file's ICC profile (docs/formats.md); a profile
+// that cannot be used is ignored with a warning. The orientation in EXIF data is applied. Throws
+// bad_file for a missing, broken or truncated file, one of another format, an animation, and a
+// picture with a side over 16384 pixels; sizes are checked before anything is decoded. Throws
+// unsupported for a WebP when supports_webp() is false.
 FLUX2_API Image load_image(const std::filesystem::path& path, Alpha alpha = Alpha::drop);
 // The same from a file's bytes in memory; `name` stands for them in errors.
 FLUX2_API Image decode_image(std::span<const std::byte> bytes,
                              const std::string& name = "the picture", Alpha alpha = Alpha::drop);
+
+// Read a picture as load_image does, but leave the bytes of one with a profile of RGB other than
+// sRGB as they are, and return the profile with them: for a picture of which a part is kept.
+FLUX2_API Image load_image_with_profile(const std::filesystem::path& path,
+                                        Alpha alpha = Alpha::drop);
+FLUX2_API Image decode_image_with_profile(std::span<const std::byte> bytes,
+                                          const std::string& name = "the picture",
+                                          Alpha alpha = Alpha::drop);
+
+// Whether this build converts colours by profiles: it does when Little CMS was there. Otherwise
+// pictures with profiles are read as if they were sRGB, with a warning.
+FLUX2_API bool supports_profiles();
+
+// The picture in sRGB, without a profile. Throws bad_argument when its profile cannot be used.
+FLUX2_API Image to_srgb(const Image& image);
 
 // One byte a pixel, rows from top to bottom. In a mask, 255 is repainted, 0 is kept, and values
 // between them are blended.
@@ -74,11 +92,12 @@ FLUX2_API bool supports_webp();
 FLUX2_API ImageFormat image_format_of(const std::filesystem::path& path);
 
 // Writes a file in the format of its name; a JPEG and a WebP with the default ImageCompression.
-// Texts are written to all but a BMP (docs/formats.md). Files are written atomically; a symbolic
-// link is kept and its target replaced; to a pipe or a device the bytes are written directly.
-// Throws as image_format_of does, bad_argument for a text with a wrong key or more than 8 MB of
-// them, an image whose sizes do not match its bytes, or a WebP with a side over 16383 pixels,
-// bad_file or out_of_disk when it cannot be written.
+// Texts and the picture's profile are written to all but a BMP, which gets sRGB (docs/formats.md).
+// Files are written atomically; a symbolic link is kept and its target replaced; to a pipe or a
+// device the bytes are written directly. Throws as image_format_of does, bad_argument for a text
+// with a wrong key or more than 8 MB of them, an image whose sizes do not match its bytes, a
+// profile that cannot be used or is larger than any JPEG can hold, 16 MB, or a WebP with a side
+// over 16383 pixels, bad_file or out_of_disk when it cannot be written.
 FLUX2_API void save_image(const std::filesystem::path& path, const Image& image,
                           const std::vector<ImageText>& texts = {});
 // The same, but only if the file does not exist yet; else returns false and writes nothing.
