@@ -390,6 +390,8 @@ const char* option_of(Setting setting) {
             return "--init-img";
         case Setting::inpaint_area:
             return "--inpaint-area";
+        case Setting::mask_invert:
+            return "--mask-invert";
         case Setting::reference_pixels:
             return "--ref-resolution";
         case Setting::adapters:

@@ -9,11 +9,12 @@ namespace flux2 {
 namespace {
 
 // In the order of the enum.
-constexpr std::array kNames = {
-    "transformer", "text_encoder", "vae",          "taesd",     "folder",   "device",
-    "type",        "variant",      "cache_folder", "split",     "fit_size", "reference_pixels",
-    "init",        "inpaint_area", "adapters",     "cfg_scale", "alpha",    "tokenizer"};
-static_assert(kNames.size() == static_cast<size_t>(Setting::tokenizer) + 1);
+constexpr std::array kNames = {"transformer",  "text_encoder", "vae",        "taesd",
+                               "folder",       "device",       "type",       "variant",
+                               "cache_folder", "split",        "fit_size",   "reference_pixels",
+                               "init",         "inpaint_area", "adapters",   "cfg_scale",
+                               "alpha",        "tokenizer",    "mask_invert"};
+static_assert(kNames.size() == static_cast<size_t>(Setting::mask_invert) + 1);
 
 // The one that is named at this place of a text.
 std::optional<Setting> setting_at(const std::string& text, size_t at) {

@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/letter_case.hpp"
+#include "base/log.hpp"
 #include "image/codec.hpp"
 #include "image/colour_profile.hpp"
 #include "image/embedded_profile.hpp"
@@ -90,6 +91,34 @@ Image mask_values(const Pixels& pixels, MaskAlpha alpha) {
     return grey;
 }
 
+// Whether a picture with transparent pixels shows nothing else than white and black, and white: a
+// mask painted for its brightness.
+bool is_painted_white(const Pixels& pixels) {
+    constexpr uint8_t kHalf = 128;
+    constexpr int kNearly = 16;  // lossy formats change colours
+    const auto n_channels = static_cast<size_t>(pixels.n_channels);
+    if (n_channels % 2 != 0) {
+        return false;
+    }
+    const size_t n = static_cast<size_t>(pixels.width) * static_cast<size_t>(pixels.height);
+    const uint8_t* in = pixels.values.get();
+    bool has_holes = false;
+    bool has_white = false;
+    for (size_t i = 0; i < n; i++, in += n_channels) {
+        const uint8_t opacity = in[n_channels - 1];
+        has_holes = has_holes || opacity == 0;
+        if (opacity < kHalf) {
+            continue;
+        }
+        const auto [least, most] = std::minmax_element(in, in + n_channels - 1);
+        has_white = has_white || *least >= 255 - kNearly;
+        if (*least<255 - kNearly&& * most> kNearly) {
+            return false;
+        }
+    }
+    return has_holes && has_white;
+}
+
 }  // namespace
 
 Image decode_image(Bytes bytes, const std::string& name, Alpha alpha) {
@@ -103,6 +132,13 @@ Image decode_image_with_profile(Bytes bytes, const std::string& name, Alpha alph
 Mask decode_mask(Bytes bytes, const std::string& name, MaskAlpha alpha) {
     const ImageFormat format = checked_format(bytes, name);
     const Pixels pixels = file_pixels(format, bytes, name);
+    if (alpha == MaskAlpha::holes && is_painted_white(pixels)) {
+        log(LogLevel::warning,
+            concat(name,
+                   ": is painted in white on a transparent layer, and what is transparent "
+                   "is repainted; to repaint what is painted, use ",
+                   Setting::mask_invert, " or fill the layer below with black"));
+    }
     Image values = mask_values(pixels, alpha);
     const Image upright =
         turn_upright(std::move(values), exif_orientation(exif_of(format, bytes, name)));

@@ -245,6 +245,35 @@ TEST_CASE("what cannot be saved is refused and leaves nothing") {
     CHECK(folder.names().empty());
 }
 
+// A layer on which something is painted in the left half.
+Bytes painted_layer(int paint, int rest, int rest_opacity) {
+    return png(2, 1, 8, grey_alpha, bytes({0, paint, 255, rest, rest_opacity}));
+}
+
+TEST_CASE("a mask painted in white on a transparent layer is used with a warning") {
+    Mask mask;
+    const auto read = [&](const Bytes& file, MaskAlpha alpha) {
+        const WarningWatch watch;
+        mask = decode_mask(file, "mask.png", alpha);
+        return watch.lines;
+    };
+    const auto warnings = read(painted_layer(255, 0, 0), MaskAlpha::holes);
+    REQUIRE(warnings.size() == 1);
+    CHECK(warnings[0] ==
+          "mask.png: is painted in white on a transparent layer, and what is transparent is "
+          "repainted; to repaint what is painted, use `mask_invert` or fill the layer below with "
+          "black");
+    CHECK(mask.values == std::vector<uint8_t>{0, 255});
+    // Taken for what is painted, or with holes by agreement.
+    CHECK(read(painted_layer(255, 0, 0), MaskAlpha::opaque).empty());
+    CHECK(mask.values == std::vector<uint8_t>{255, 0});
+    CHECK(read(painted_layer(255, 0, 0), MaskAlpha::only_holes).empty());
+    // Black with a hole, a photo with one, and white on opaque black.
+    CHECK(read(painted_layer(0, 0, 0), MaskAlpha::holes).empty());
+    CHECK(read(painted_layer(90, 0, 0), MaskAlpha::holes).empty());
+    CHECK(read(painted_layer(255, 0, 255), MaskAlpha::holes).empty());
+}
+
 TEST_CASE("other files are refused by name") {
     const test::TemporaryFolder folder;
     CHECK(test::error_of([&] { load_image(folder / "missing.png"); }).mentions("missing.png"));

@@ -141,6 +141,24 @@ TEST_CASE("a masked edit of a picture with a profile keeps it, and other picture
     CHECK(load_image_with_profile(whole).profile.empty());
 }
 
+TEST_CASE("a mask painted in white on a transparent layer is told with the option that helps") {
+    const Files files;
+    test::Bytes rows;
+    for (int y = 0; y < kSide; ++y) {
+        rows.push_back(std::byte{0});
+        for (int x = 0; x < kSide; ++x) {
+            rows.insert(rows.end(), 2, x < kSide / 2 ? std::byte{255} : std::byte{0});
+        }
+    }
+    test::write_file(files.file("layer.png"), test::png(kSide, kSide, 8, test::grey_alpha, rows));
+    const std::string out = files.file("out.png");
+    const auto result = edit(files, {"--mask", files.file("layer.png"), "-o", out});
+    REQUIRE_MESSAGE(result.exit_code == 0, result.err);
+    CHECK(has(result.err, "layer.png: is painted in white on a transparent layer"));
+    CHECK(has(result.err, "use --mask-invert"));
+    CHECK(changed_box(load_image(files.source()), load_image(out)).left >= kSide / 2);
+}
+
 TEST_CASE("a mask is inverted, widened, narrowed and blurred by options") {
     const Files files;
     const Image before = load_image(files.source());

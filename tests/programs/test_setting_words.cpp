@@ -39,7 +39,8 @@ TEST_CASE("every option that messages are worded with is one of the program") {
          {Setting::transformer, Setting::text_encoder, Setting::vae, Setting::taesd,
           Setting::folder, Setting::device, Setting::type, Setting::variant, Setting::cache_folder,
           Setting::split, Setting::fit_size, Setting::reference_pixels, Setting::init,
-          Setting::inpaint_area, Setting::adapters, Setting::cfg_scale, Setting::alpha}) {
+          Setting::inpaint_area, Setting::mask_invert, Setting::adapters, Setting::cfg_scale,
+          Setting::alpha}) {
         const std::string option = cli::option_of(setting);
         CAPTURE(option);
         const std::string value = "x";

@@ -35,6 +35,8 @@ enum class Setting {
     alpha,
     // Of flux2-convert: what it puts into the GGUF file of a text encoder.
     tokenizer,
+    // Of Inpaint.
+    mask_invert,
 };
 
 // The name of the field or parameter: "text_encoder".
