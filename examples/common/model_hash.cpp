@@ -59,7 +59,7 @@ ModelHashes::Hash hash_of(const fs::path& path, const fs::path& memory,
         hash.text = recall(memory, key);
         if (hash.text.empty()) {
             hash.text = sha256(source.files(), stop);
-            if (!memory.empty()) {
+            if (!memory.empty() && find_overwritten(source) == nullptr) {
                 remember(memory, key, hash.text);
             }
         }

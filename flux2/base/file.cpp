@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iomanip>
+#include <optional>
 #include <random>
 #include <sstream>
 #include <system_error>
@@ -69,6 +70,28 @@ intptr_t create_new(const fs::path& path) {
 bool name_was_taken() {
     return GetLastError() == ERROR_FILE_EXISTS;
 }
+
+FileStamp stamp_of(HANDLE file) {
+    BY_HANDLE_FILE_INFORMATION facts{};
+    GetFileInformationByHandle(file, &facts);
+    const auto joined = [](DWORD high, DWORD low) { return uint64_t{high} << 32 | low; };
+    return {joined(facts.nFileSizeHigh, facts.nFileSizeLow),
+            static_cast<int64_t>(
+                joined(facts.ftLastWriteTime.dwHighDateTime, facts.ftLastWriteTime.dwLowDateTime)),
+            joined(facts.nFileIndexHigh, facts.nFileIndexLow)};
+}
+
+// Nothing when there is no such file.
+std::optional<FileStamp> find_stamp(const fs::path& path) {
+    constexpr DWORD kShared = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
+    const HANDLE file = CreateFileW(path.c_str(), 0, kShared, nullptr, OPEN_EXISTING, 0, nullptr);
+    if (file == INVALID_HANDLE_VALUE) {
+        return std::nullopt;
+    }
+    const FileStamp stamp = stamp_of(file);
+    CloseHandle(file);
+    return stamp;
+}
 #else
 constexpr const char* kStandardOutput = "/dev/stdout";
 
@@ -87,6 +110,23 @@ intptr_t create_new(const fs::path& path) {
 
 bool name_was_taken() {
     return errno == EEXIST;
+}
+
+FileStamp stamp_of(const struct stat& status) {
+#ifdef __APPLE__
+    const timespec& modified = status.st_mtimespec;
+#else
+    const timespec& modified = status.st_mtim;
+#endif
+    return {static_cast<uint64_t>(status.st_size),
+            int64_t{modified.tv_sec} * 1'000'000'000 + modified.tv_nsec,
+            static_cast<uint64_t>(status.st_ino)};
+}
+
+// Nothing when there is no such file.
+std::optional<FileStamp> find_stamp(const fs::path& path) {
+    struct stat status {};
+    return stat(path.c_str(), &status) == 0 ? std::optional(stamp_of(status)) : std::nullopt;
 }
 #endif
 
@@ -164,9 +204,8 @@ MappedFile::MappedFile(const fs::path& path) : path_(path) {
                                     nullptr, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, nullptr);
     check(file != INVALID_HANDLE_VALUE, ErrorKind::bad_file, path.string(),
           ": cannot be read: ", last_error());
-    LARGE_INTEGER size{};
-    GetFileSizeEx(file, &size);
-    size_ = static_cast<size_t>(size.QuadPart);
+    stamp_ = stamp_of(file);
+    size_ = static_cast<size_t>(stamp_.size_bytes);
     if (size_ > 0) {
         const HANDLE mapping = CreateFileMappingW(file, nullptr, PAGE_READONLY, 0, 0, nullptr);
         if (mapping != nullptr) {
@@ -286,8 +325,11 @@ MappedFile::MappedFile(const fs::path& path) : path_(path) {
     check(file >= 0, ErrorKind::bad_file, path.string(), ": cannot be read: ", last_error());
     struct stat status {};
     void* address = MAP_FAILED;
-    if (fstat(file, &status) == 0 && status.st_size > 0) {
-        size_ = static_cast<size_t>(status.st_size);
+    if (fstat(file, &status) == 0) {
+        stamp_ = stamp_of(status);
+        size_ = static_cast<size_t>(stamp_.size_bytes);
+    }
+    if (size_ > 0) {
         address = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0);
     }
     const ErrorKind kind = errno == ENOMEM ? ErrorKind::out_of_memory : ErrorKind::bad_file;
@@ -408,14 +450,21 @@ void write_stream(const fs::path& path, std::span<const std::byte> bytes) {
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
+      stamp_(other.stamp_),
       data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
     std::swap(path_, other.path_);
+    std::swap(stamp_, other.stamp_);
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     return *this;
+}
+
+bool MappedFile::was_overwritten() const {
+    const std::optional<FileStamp> now = find_stamp(path_);
+    return now && now->number == stamp_.number && *now != stamp_;
 }
 
 bool file_exists(const fs::path& path) {

@@ -10,6 +10,15 @@
 
 namespace flux2 {
 
+// What the system says about a file, to notice that it was written to, or another one has its name.
+struct FileStamp {
+    uint64_t size_bytes = 0;
+    int64_t modified = 0;  // in the system's own unit
+    uint64_t number = 0;   // of the file on its disk
+
+    bool operator==(const FileStamp&) const = default;
+};
+
 // A whole file, read-only, mapped into memory. The bytes stay valid while the object exists, also
 // after it was moved.
 class MappedFile {
@@ -22,6 +31,11 @@ class MappedFile {
 
     std::span<const std::byte> bytes() const { return {data_, size_}; }
     const std::filesystem::path& path() const { return path_; }
+    // Of the file that was opened, at that time.
+    const FileStamp& stamp() const { return stamp_; }
+    // Whether the file was written to since. Another file of its name, or none, is no change of the
+    // one that is mapped.
+    bool was_overwritten() const;
 
     // Tells the system that these bytes are not needed soon: their pages are unmapped from this
     // process and read again on the next access.
@@ -29,6 +43,7 @@ class MappedFile {
 
   private:
     std::filesystem::path path_;
+    FileStamp stamp_;
     const std::byte* data_ = nullptr;
     size_t size_ = 0;
 };

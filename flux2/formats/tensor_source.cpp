@@ -214,11 +214,18 @@ void TensorSource::build_index() {
 std::string identity(const TensorSource& source) {
     std::string text;
     for (const MappedFile& file : source.files()) {
-        std::error_code ignored;
-        text += concat(full_path(file.path()).string(), " ", file.bytes().size(), " ",
-                       fs::last_write_time(file.path(), ignored).time_since_epoch().count(), "\n");
+        const FileStamp& stamp = file.stamp();
+        text += concat(full_path(file.path()).string(), " ", stamp.size_bytes, " ", stamp.modified,
+                       " ", stamp.number, "\n");
     }
     return text;
+}
+
+const MappedFile* find_overwritten(const TensorSource& source) {
+    const std::vector<MappedFile>& files = source.files();
+    const auto found = std::find_if(files.begin(), files.end(),
+                                    [](const MappedFile& file) { return file.was_overwritten(); });
+    return found == files.end() ? nullptr : &*found;
 }
 
 HostTensor read_tensor(const TensorSource& source, const std::string& name) {

@@ -52,8 +52,12 @@ class TensorSource {
     std::unordered_map<std::string_view, size_t> index_;
 };
 
-// Path, size and modification time of every file, to notice whether a checkpoint has changed.
+// Path of every file and its stamp when it was opened, to notice whether a checkpoint has changed:
+// what is read from `source` belongs to this identity, whatever has that path now.
 std::string identity(const TensorSource& source);
+// The first of its files that was written to since it was opened, so that what is read from it may
+// belong to no identity; null when none was.
+const MappedFile* find_overwritten(const TensorSource& source);
 
 // The values of a tensor. Throws bad_file, naming it, when it is missing or holds no numbers.
 HostTensor read_tensor(const TensorSource& source, const std::string& name);

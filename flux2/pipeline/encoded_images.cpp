@@ -30,13 +30,13 @@ EncodedImages::EncodedImages(const Model& model, LoadedModel& loaded_model,
       loaded_model_(loaded_model),
       cache_(cache),
       max_held_(max_held),
-      files_(identity((model.vae ? *model.vae : *model.tiny).source())) {}
+      source_((model.vae ? *model.vae : *model.tiny).source()) {}
 
 // By an autoencoder as it is placed now. Its weights are never repacked, so they have one layout.
 std::string EncodedImages::key_of(const std::string& pixels) {
     const Part part = encoding_part(model_);
-    return concat("picture encoded by flux2 ", version(), "\n", to_string(part), "\n", files_,
-                  loaded_model_.compute_facts(part), "maps ",
+    return concat("picture encoded by flux2 ", version(), "\n", to_string(part), "\n",
+                  identity(source_), loaded_model_.compute_facts(part), "maps ",
                   static_cast<int>(loaded_model_.map_memories().encode), "\npixels ", pixels);
 }
 
@@ -76,7 +76,7 @@ EncodedImage EncodedImages::get(const Image& image) {
                                            [&] { return loaded_model_.encode(to_planes(image)); });
     // As it was encoded: where memory was short, at another place or some rows at a time.
     const std::string used_key = key_of(pixels);
-    cache_.store(used_key, latents);
+    cache_.store_result_of(source_, used_key, latents);
     return {hold(used_key, std::move(latents)), false};
 }
 

@@ -48,8 +48,8 @@ class EncodedImages {
     LoadedModel& loaded_model_;
     const TensorCache& cache_;
     const size_t max_held_;
-    const std::string files_;    // the identity of the autoencoder's
-    std::deque<Entry> entries_;  // the last used last
+    const TensorSource& source_;  // of the autoencoder
+    std::deque<Entry> entries_;   // the last used last
     size_t held_bytes_ = 0;
 };
 

@@ -31,7 +31,8 @@ void warn_if_cut(const PromptKey& prompt, const std::string& cut_text) {
 
 }  // namespace
 
-std::string encoder_facts(const Model& model, LoadedModel& loaded_model) {
+std::string encoder_facts(const Model& model, LoadedModel& loaded_model,
+                          const std::string& tokenizer) {
     const Checkpoint& checkpoint = *model.text_encoder;
     const TextEncoderSizes sizes = read_text_encoder_sizes(checkpoint);
     std::ostringstream facts;
@@ -39,8 +40,8 @@ std::string encoder_facts(const Model& model, LoadedModel& loaded_model) {
     facts << "features by flux2 " << version() << "\n"
           << identity(checkpoint.source()) << "template of "
           << (model.text.family == TextFamily::qwen3 ? "klein" : "dev") << "\ntokenizer "
-          << tokenizer_hash(checkpoint) << "\nheads " << sizes.n_head << " " << sizes.n_head_kv
-          << " of " << sizes.head_dim << "\nRoPE theta " << model.text.rope_theta << "\neps "
+          << tokenizer << "\nheads " << sizes.n_head << " " << sizes.n_head_kv << " of "
+          << sizes.head_dim << "\nRoPE theta " << model.text.rope_theta << "\neps "
           << model.text.eps << "\nlayers";
     for (const int64_t layer : model.text.layers) {
         facts << " " << layer;
@@ -99,7 +100,7 @@ bool FeatureStore::prepare(const std::vector<PromptKey>& prompts) {
             continue;
         }
         if (cache_.is_used() && facts.empty()) {
-            facts = encoder_facts(model_, loaded_model_);
+            facts = encoder_facts(model_, loaded_model_, tokenizer_hash(*model_.text_encoder));
         }
         if (!find_cached(prompt, facts)) {
             missing.push_back(prompt);
@@ -113,16 +114,20 @@ bool FeatureStore::prepare(const std::vector<PromptKey>& prompts) {
 }
 
 void FeatureStore::encode(const std::vector<PromptKey>& prompts) {
+    // Of the same contents as the one that is loaded, should its files be replaced right now.
+    const std::string before = cache_.is_used() ? tokenizer_hash(*model_.text_encoder) : "";
     std::optional<Tokenizer> tokenizer = load_tokenizer(*model_.text_encoder);
+    const bool is_stored = cache_.is_used() && tokenizer_hash(*model_.text_encoder) == before;
     for (const PromptKey& prompt : prompts) {
         PromptFeatures result = loaded_model_.run(Part::text_encoder, [&] {
             return encode_prompt_features(*tokenizer, loaded_model_.text_encoder(), prompt.prompt,
                                           prompt.length);
         });
-        if (cache_.is_used()) {
+        if (is_stored) {
             // As it is loaded now: with less free memory than expected it may have another layout.
-            const std::string facts = encoder_facts(model_, loaded_model_);
-            cache_.store(cache_key(facts, prompt), result.features, result.encoded.cut_text);
+            const std::string facts = encoder_facts(model_, loaded_model_, before);
+            cache_.store_result_of(model_.text_encoder->source(), cache_key(facts, prompt),
+                                   result.features, result.encoded.cut_text);
         }
         add({prompt, share(std::move(result.features)), std::move(result.encoded.cut_text)});
     }

@@ -23,8 +23,10 @@ struct PromptKey {
 };
 
 // Everything that the features of a prompt depend on, to the last bit: contents of the tokenizer,
-// configuration, files of the text encoder, where it computes, type and layout of its weights.
-std::string encoder_facts(const Model& model, LoadedModel& loaded_model);
+// by their hash, configuration, files of the text encoder, where it computes, type and layout of
+// its weights.
+std::string encoder_facts(const Model& model, LoadedModel& loaded_model,
+                          const std::string& tokenizer);
 
 // Borrows everything it is given.
 class FeatureStore {

@@ -245,7 +245,7 @@ void Pipeline::Impl::prepare_preview() {
         preview_map = std::move(cached->value);
     } else {
         preview_map = loaded_model.run(Part::vae, [&] { return fit_preview(loaded_model.vae()); });
-        cache.store(key, *preview_map);
+        cache.store_result_of(model.vae->source(), key, *preview_map);
     }
 }
 

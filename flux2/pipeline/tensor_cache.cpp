@@ -139,6 +139,19 @@ void TensorCache::store(const std::string& key, const HostTensor& tensor,
     }
 }
 
+void TensorCache::store_result_of(const TensorSource& weights, const std::string& key,
+                                  const HostTensor& tensor, const std::string& note) const {
+    const MappedFile* overwritten = is_used() ? find_overwritten(weights) : nullptr;
+    if (overwritten == nullptr) {
+        store(key, tensor, note);
+        return;
+    }
+    log(LogLevel::warning,
+        concat(overwritten->path().string(),
+               ": was written to while it is in use, so results may be wrong and are not kept in "
+               "the cache; load the model again, and replace model files by renaming new ones"));
+}
+
 void TensorCache::make_room(uint64_t bytes) const {
     struct Entry {
         fs::file_time_type used;

@@ -11,6 +11,8 @@
 
 namespace flux2 {
 
+class TensorSource;
+
 struct CachedTensor {
     HostTensor value;
     std::string note;
@@ -32,6 +34,11 @@ class TensorCache {
     // least recently used entries are removed to make room.
     void store(const std::string& key, const HostTensor& tensor,
                const std::string& note = "") const;
+    // The same for what a network has computed. When one of its files was written to since it was
+    // opened nothing is stored, since the tensor may belong to neither contents, and a warning is
+    // logged.
+    void store_result_of(const TensorSource& weights, const std::string& key,
+                         const HostTensor& tensor, const std::string& note = "") const;
 
   private:
     std::filesystem::path file_of(const std::string& key) const;

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <future>
 #include <string>
 #include <thread>
@@ -25,6 +26,33 @@ TEST_CASE("a mapped file shows the bytes of the file") {
     const MappedFile file(folder / "data");
     CHECK(Bytes(file.bytes().begin(), file.bytes().end()) == bytes_of("twelve bytes"));
     CHECK(file.path() == folder / "data");
+}
+
+TEST_CASE("a mapped file knows when it was opened, and whether it was written to since") {
+    const TemporaryFolder folder;
+    const fs::path path = folder / "data";
+    write_file(path, "twelve bytes");
+    const auto time = fs::last_write_time(path);
+    const MappedFile file(path);
+    CHECK(file.stamp().size_bytes == 12);
+    CHECK(file.stamp() == MappedFile(path).stamp());
+    CHECK_FALSE(file.was_overwritten());
+    // Another file of the same name, size and time is no change of the one that is mapped.
+    write_file(folder / "other", "twelve BYTES");
+    fs::last_write_time(folder / "other", time);
+    fs::rename(folder / "other", path);
+    const MappedFile other(path);
+    CHECK(other.stamp() != file.stamp());
+    CHECK_FALSE(file.was_overwritten());
+    CHECK(Bytes(file.bytes().begin(), file.bytes().end()) == bytes_of("twelve bytes"));
+    // Other bytes in the same file are.
+    write_file(path, "TWELVE bytes");
+    fs::last_write_time(path, time + std::chrono::seconds(2));
+    CHECK(other.was_overwritten());
+    CHECK_FALSE(file.was_overwritten());
+    CHECK_FALSE(MappedFile(path).was_overwritten());
+    fs::remove(path);
+    CHECK_FALSE(other.was_overwritten());
 }
 
 TEST_CASE("what exists is told, and what cannot be told is an error with the system's reason") {

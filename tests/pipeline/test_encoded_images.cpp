@@ -238,6 +238,34 @@ TEST_CASE("another autoencoder encodes references again") {
     CHECK(after.pixels == make(small.load_without_cache(), request).pixels);
 }
 
+TEST_CASE("pictures encoded by a file that is replaced in use are not those of the new file") {
+    const SmallModel small;
+    const Request request = with_references({picture(64, 64, 10)});
+    std::vector<test::TestTensor> tensors = test::tensors_of(small.files.vae);
+    test::write_file(small.files.vae, test::safetensors_of(tensors));
+    const auto time = fs::last_write_time(small.files.vae);
+    for (test::TestTensor& tensor : tensors) {
+        if (tensor.name == "bn.running_mean") {
+            const float moved = 0.5f;
+            std::memcpy(tensor.data.data(), &moved, sizeof(moved));
+        }
+    }
+    Pipeline in_use = small.load();
+    const Made before = make(small.load_without_cache(), request);
+    test::write_file(small.folder / "new", test::safetensors_of(tensors));
+    REQUIRE(fs::file_size(small.folder / "new") == fs::file_size(small.files.vae));
+    fs::last_write_time(small.folder / "new", time);
+    fs::rename(small.folder / "new", small.files.vae);
+    const Made by_old = make(in_use, request);
+    check_encoded(by_old, 1);
+    CHECK(by_old.pixels == before.pixels);
+    const Made by_new = make(small.load(), request);
+    check_encoded(by_new, 1);
+    CHECK(by_new.pixels == make(small.load_without_cache(), request).pixels);
+    CHECK(by_new.pixels != by_old.pixels);
+    check_cached(make(small.load(), request), 1);
+}
+
 TEST_CASE("a damaged picture of the cache is noticed and encoded again") {
     const SmallModel small;
     const Request request = with_references({picture(64, 64, 10)});

@@ -3,18 +3,21 @@
 
 #include <flux2/flux2.hpp>
 #include "base/log.hpp"
+#include "pipeline/prompt.hpp"
 #include "support/cli.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace flux2 {
 namespace {
@@ -38,7 +41,7 @@ struct SmallModel {
         const Model model = open_model(files, "");
         LoadedModel loaded_model(model, options);
         loaded_model.set_placement(Part::text_encoder, placement);
-        return encoder_facts(model, loaded_model);
+        return encoder_facts(model, loaded_model, tokenizer_hash(*model.text_encoder));
     }
     bool repacks(const std::string& type) const {
         const Model model = open_model(files, "");
@@ -137,6 +140,71 @@ TEST_CASE("another tokenizer beside the same weights makes features again") {
     std::swap(tokenizer["model"]["vocab"]["r"], tokenizer["model"]["vocab"]["d"]);
     test::write_file(file, tokenizer.dump());
     CHECK(!small.load().generate(small_request("red")).prompt_cached);
+}
+
+// The file with the token embeddings negated: of the same size.
+test::Bytes negated_embeddings(const fs::path& text_encoder) {
+    auto tensors = test::tensors_of(text_encoder);
+    for (test::TestTensor& tensor : tensors) {
+        if (tensor.name == "model.embed_tokens.weight") {
+            REQUIRE(tensor.type == TensorType::bf16);
+            for (size_t i = 1; i < tensor.data.size(); i += 2) {
+                tensor.data[i] ^= std::byte{0x80};
+            }
+        }
+    }
+    const test::Bytes bytes = test::safetensors_of(tensors);
+    REQUIRE(bytes.size() == fs::file_size(text_encoder));
+    return bytes;
+}
+
+TEST_CASE("features of files that are replaced in use are not those of the new files") {
+    SmallModel small;
+    const fs::path file = small.files.text_encoder;
+    const auto time = fs::last_write_time(file);
+    const test::Bytes new_bytes = negated_embeddings(file);
+    const auto without_cache = [&] {
+        LoadOptions options = small.options;
+        options.cache_folder.clear();
+        return Pipeline::load(small.files, options).generate(small_request("red")).image.rgb;
+    };
+    const auto before = without_cache();
+    Pipeline in_use = small.load();
+    // Another file of the same name, size and time.
+    test::write_file(small.folder / "new", new_bytes);
+    fs::last_write_time(small.folder / "new", time);
+    fs::rename(small.folder / "new", file);
+    const auto after = without_cache();
+    REQUIRE(before != after);
+    CHECK(in_use.generate(small_request("red")).image.rgb == before);
+    const Result fresh = small.load().generate(small_request("red"));
+    CHECK(!fresh.prompt_cached);
+    CHECK(fresh.image.rgb == after);
+    CHECK(small.load().generate(small_request("red")).prompt_cached);
+    // And the other way round: the old pipeline does not take the features of the new file.
+    CHECK(!small.load().generate(small_request("blue")).prompt_cached);
+    CHECK(!in_use.generate(small_request("blue")).prompt_cached);
+}
+
+TEST_CASE("features of a file that is written to in use are not kept") {
+    const SmallModel small;
+    const fs::path file = small.files.text_encoder;
+    const auto time = fs::last_write_time(file);
+    const test::Bytes new_bytes = negated_embeddings(file);
+    Pipeline in_use = small.load();
+    test::write_file(file, new_bytes);
+    fs::last_write_time(file, time + std::chrono::seconds(2));
+    int n_told = 0;
+    {
+        const ScopedLog told([&](LogLevel level, const std::string& line) {
+            n_told += level == LogLevel::warning &&
+                      line.find("was written to while it is in use") != std::string::npos;
+        });
+        CHECK(!in_use.generate(small_request("red")).prompt_cached);
+    }
+    CHECK(n_told == 1);
+    CHECK(!small.load().generate(small_request("red")).prompt_cached);
+    CHECK(small.load().generate(small_request("red")).prompt_cached);
 }
 
 TEST_CASE("another configuration beside the same weights makes features again") {
