@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 namespace flux2 {
 namespace {
@@ -80,20 +81,17 @@ int64_t LowRankWeights::padded_columns(int64_t rank) {
 }
 
 void LowRankWeights::place(const std::vector<Item>& items) {
-    table_.clear();
-    buffer_ = {};
+    clear();  // gives its memory back first
     if (items.empty()) {
         return;
     }
-    context_.reset(ggml_init({.mem_size = 2 * items.size() * ggml_tensor_overhead(),
-                              .mem_buffer = nullptr,
-                              .no_alloc = true}));
+    Pairs pairs = {TensorContext(2 * items.size()), {}, {}};
     std::vector<ggml_tensor*> tensors;
     const auto add = [&](ggml_type type, int64_t width, int64_t n, bool in_panels) {
         return tensors.emplace_back(
             in_panels
-                ? ggml_new_tensor_3d(context_.get(), type, cpu::kPanel, width, n / cpu::kPanel)
-                : ggml_new_tensor_2d(context_.get(), type, width, n));
+                ? ggml_new_tensor_3d(pairs.context.get(), type, cpu::kPanel, width, n / cpu::kPanel)
+                : ggml_new_tensor_2d(pairs.context.get(), type, width, n));
     };
     for (const Item& item : items) {
         const ggml_type type = pair_type(backend_, item);
@@ -102,22 +100,26 @@ void LowRankWeights::place(const std::vector<Item>& items) {
         const bool in_panels = backend_.operations() == Operations::cpu && cpu::suits_panels(n_out);
         ggml_tensor* down = add(type, item.n_in, rank, in_panels);
         ggml_tensor* up = item.n_columns > 0 ? nullptr : add(type, rank, n_out, in_panels);
-        table_.emplace(item.matrix, LowRankTensors{down, up, item.joins_unpacked, in_panels});
+        pairs.table.emplace(item.matrix, LowRankTensors{down, up, item.joins_unpacked, in_panels});
     }
-    buffer_ = backend_.allocate(tensors, backend_.buffer_type(), "a set of adapters");
-    buffer_.set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    if (backend_.measures_only()) {
-        return;
+    pairs.buffer = backend_.allocate(tensors, backend_.buffer_type(), "a set of adapters");
+    pairs.buffer.set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    if (!backend_.measures_only()) {
+        const bool parallel = backend_.is_cpu() || backend_.takes_parallel_writes();
+        parallel_for(items.size(), parallel ? backend_.n_threads() : 1,
+                     [&](size_t i, size_t) { fill(items[i], pairs.table.at(items[i].matrix)); });
+        backend_.check_alive();
     }
-    parallel_for(items.size(),
-                 backend_.is_cpu() || backend_.takes_parallel_writes() ? backend_.n_threads() : 1,
-                 [&](size_t i, size_t) { fill(items[i]); });
+    pairs_ = std::move(pairs);
 }
 
-void LowRankWeights::fill(const Item& item) const {
+void LowRankWeights::clear() {
+    pairs_ = {};
+}
+
+void LowRankWeights::fill(const Item& item, const LowRankTensors& tensors) const {
     check(!backend_.cancel_requested(), ErrorKind::cancelled, "cancelled");
     LowRankPair pair = item.read();
-    const LowRankTensors& tensors = table_.at(item.matrix);
     const ggml_type type = tensors.down->type;
     if (type == GGML_TYPE_F16) {
         balance(pair);

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "compute/backend.hpp"
+#include "compute/tensor_context.hpp"
 
-#include <ggml-cpp.h>
 #include <ggml.h>
 
 #include <cstdint>
@@ -44,11 +44,13 @@ class LowRankWeights {
         bool joins_unpacked;
         std::function<LowRankPair()> read;
     };
-    // Replaces all pairs by these; matrices must have memory. Throws out_of_memory or cancelled.
+    // Replaces all pairs by these; matrices must have memory. Throws out_of_memory or cancelled;
+    // then, as after clear(), there are no pairs.
     void place(const std::vector<Item>& items);
+    void clear();
 
-    const LowRankTable& table() const { return table_; }
-    uint64_t bytes() const { return buffer_.bytes; }
+    const LowRankTable& table() const { return pairs_.table; }
+    uint64_t bytes() const { return pairs_.buffer.bytes; }
 
     // Ranks are filled up with zeros to a number that kernels for matrices like; as columns so that
     // rows begin at multiples of 128 bytes.
@@ -56,12 +58,15 @@ class LowRankWeights {
     static int64_t padded_columns(int64_t rank);
 
   private:
-    void fill(const Item& item) const;
+    struct Pairs {
+        TensorContext context;
+        TensorBuffer buffer;
+        LowRankTable table;
+    };
+    void fill(const Item& item, const LowRankTensors& tensors) const;
 
     const Backend& backend_;
-    ggml_context_ptr context_;
-    TensorBuffer buffer_;
-    LowRankTable table_;
+    Pairs pairs_;  // all of them written
 };
 
 }  // namespace flux2

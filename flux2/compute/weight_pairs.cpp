@@ -57,9 +57,7 @@ void Weights::widen_block(int block) {
             bounds.push_back(&bound);
         }
     }
-    const ggml_context_ptr context(ggml_init({.mem_size = bounds.size() * ggml_tensor_overhead(),
-                                              .mem_buffer = nullptr,
-                                              .no_alloc = true}));
+    const TensorContext context(bounds.size());
     std::vector<int64_t> columns;
     std::vector<ggml_tensor*> fresh;
     for (const Bound* bound : bounds) {
@@ -132,23 +130,47 @@ void Weights::place_pairs() {
                          .joins_unpacked = joins_unpacked(*bound),
                          .read = [&adapters, &name] { return adapters.low_rank(name); }});
     }
-    uint64_t& own = backend_.is_cpu() ? memory_.own.host : memory_.own.device;
-    own -= low_rank_.bytes();
+    bytes_of_pairs() -= low_rank_.bytes();
     low_rank_.place(items);
-    own += low_rank_.bytes();
+    bytes_of_pairs() += low_rank_.bytes();
+}
+
+uint64_t& Weights::bytes_of_pairs() {
+    return backend_.is_cpu() ? memory_.own.host : memory_.own.device;
+}
+
+bool Weights::can_set_adapters(const std::shared_ptr<const AdapterSet>& adapters) const {
+    return std::none_of(bound_.begin(), bound_.end(), [&](const Bound& bound) {
+        return bound.rewritten || is_rewritten(adapters.get(), bound.source->name, bound.use);
+    });
 }
 
 bool Weights::try_set_adapters(const std::shared_ptr<const AdapterSet>& adapters) {
-    const std::shared_ptr<const AdapterSet> before = std::exchange(options_.adapters, adapters);
-    const bool rewrites = std::any_of(bound_.begin(), bound_.end(), [&](const Bound& bound) {
-        return bound.rewritten || is_rewritten(bound.source->name, bound.use);
-    });
-    if (rewrites || !widen_where_needed()) {
-        options_.adapters = before;
+    if (!can_set_adapters(adapters)) {
         return false;
     }
-    place_pairs();
-    return true;
+    drop_adapters();  // pairs in columns of blocks that are moved would be lost
+    options_.adapters = adapters;
+    bool has_room = false;
+    try {
+        has_room = widen_where_needed();
+        if (has_room) {
+            place_pairs();
+        }
+    } catch (...) {
+        drop_adapters();
+        throw;
+    }
+    if (!has_room) {
+        drop_adapters();
+    }
+    return has_room;
+}
+
+void Weights::drop_adapters() {
+    bytes_of_pairs() -= low_rank_.bytes();
+    low_rank_.clear();
+    options_.adapters = nullptr;
 }
 
 }  // namespace flux2

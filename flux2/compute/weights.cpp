@@ -60,9 +60,7 @@ Weights::Weights(const Backend& backend, const Checkpoint& checkpoint,
       checkpoint_(checkpoint),
       options_(options),
       low_rank_(backend),
-      context_(ggml_init({.mem_size = (tensors.size() + 16) * ggml_tensor_overhead(),
-                          .mem_buffer = nullptr,
-                          .no_alloc = true})) {
+      context_(tensors.size() + 16) {
     check(options.type != TensorType::bf16 || backend.device().abilities().holds_bf16,
           ErrorKind::unsupported, backend.name(), " cannot compute with BF16; use ", Setting::type,
           " F16");
@@ -140,9 +138,9 @@ ggml_tensor* Weights::declare(const std::string& name, TensorType type, Use use)
 
 // Whether adapters change the values of the tensor itself: by more than a pair of low rank, which
 // can run beside a matrix.
-bool Weights::is_rewritten(const std::string& name, Use use) const {
-    return options_.adapters && options_.adapters->changes(name) &&
-           !(use == Use::multiply && options_.adapters->is_low_rank(name));
+bool Weights::is_rewritten(const AdapterSet* adapters, const std::string& name, Use use) {
+    return adapters != nullptr && adapters->changes(name) &&
+           !(use == Use::multiply && adapters->is_low_rank(name));
 }
 
 bool Weights::has_block_matrix(ggml_type type) const {

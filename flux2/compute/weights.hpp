@@ -6,6 +6,7 @@
 #include "compute/backend.hpp"
 #include "compute/block_stream.hpp"
 #include "compute/low_rank.hpp"
+#include "compute/tensor_context.hpp"
 #include "formats/tensor_type.hpp"
 #include "networks/tensor_list.hpp"
 
@@ -93,9 +94,17 @@ class Weights {
     void enter_block(size_t i, std::optional<size_t> next = std::nullopt);
     bool streams() const { return options_.stream_blocks; }
 
-    // Changes the tensors by other adapters than now, null for none; built graphs are invalid then.
-    // Returns false, and does nothing, where that takes loading the network again.
+    // What changes the tensors; null for nothing.
+    const std::shared_ptr<const AdapterSet>& adapters() const { return options_.adapters; }
+    // Whether a change to these, null for none, can do without loading the network again: neither
+    // they nor those of now change tensors by more than pairs of low rank.
+    bool can_set_adapters(const std::shared_ptr<const AdapterSet>& adapters) const;
+    // Changes the tensors by other adapters than now; built graphs are invalid then. Returns false
+    // where that takes loading the network again: nothing is changed when can_set_adapters() says
+    // so, else memory is lacking. Then, and after an exception, no adapters change the tensors.
     bool try_set_adapters(const std::shared_ptr<const AdapterSet>& adapters);
+    // To none, where can_set_adapters() says that this is possible; throws nothing.
+    void drop_adapters();
     // Pairs of low rank, for graphs.
     const LowRankTable& low_rank() const { return low_rank_.table(); }
     // How many values after each row of activations such columns take at most.
@@ -127,13 +136,17 @@ class Weights {
     const ModelTensor& checked(const std::string& name) const;
     ggml_tensor* declare(const std::string& name, TensorType type, Use use);
     TensorType matrix_type(const std::string& name) const;
-    bool is_rewritten(const std::string& name, Use use) const;
+    static bool is_rewritten(const AdapterSet* adapters, const std::string& name, Use use);
+    bool is_rewritten(const std::string& name, Use use) const {
+        return is_rewritten(options_.adapters.get(), name, use);
+    }
     bool device_takes(const Bound& bound) const;
     void log_lacking(const std::vector<const ggml_tensor*>& tensors) const;
     std::vector<Bound*> with_pairs();
     bool takes_columns(const Bound& bound) const;
     bool joins_unpacked(const Bound& bound) const;
     void place_pairs();
+    uint64_t& bytes_of_pairs();
     void place_by_block(const std::vector<const Bound*>& group);
     void widen_block(int block);
     bool widen_where_needed();
@@ -158,7 +171,7 @@ class Weights {
     int block_ = kNoBlock;
     size_t n_blocks_ = 0;
     bool pairs_as_columns_ = false;
-    ggml_context_ptr context_;
+    TensorContext context_;
     std::vector<ggml_backend_buffer_ptr> mapped_;  // one per file of the checkpoint
     std::vector<TensorBuffer> buffers_;
     std::map<int, TensorBuffer> block_buffers_;  // when pairs are columns: a buffer can be replaced

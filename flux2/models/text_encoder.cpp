@@ -154,7 +154,6 @@ TextEncoder::TextEncoder(const Backend& backend, const TextEncoderSizes& sizes,
     }
     form_ = choose_form(backend, weights_, sizes_.head_dim, sizes_.hidden);
     weights_.load(takes_columns(form_));
-    form_.spare_columns = weights_.spare_columns();
 }
 
 TextEncoder::~TextEncoder() = default;
@@ -164,7 +163,9 @@ TextEncoder::BuiltGraph& TextEncoder::graph_for(int64_t n, bool keep_taps) {
         return *built_;
     }
     built_.reset();
-    auto built = std::make_unique<BuiltGraph>(backend_, 128 * (network_->layers.size() + 2), form_,
+    Form form = form_;
+    form.spare_columns = weights_.spare_columns();
+    auto built = std::make_unique<BuiltGraph>(backend_, 128 * (network_->layers.size() + 2), form,
                                               keep_taps);
     Graph& g = built->graph;
     g.set_low_rank(&weights_.low_rank());
@@ -230,10 +231,11 @@ MemoryUse TextEncoder::compute_memory() const {
 }
 
 bool TextEncoder::try_set_adapters(const std::shared_ptr<const AdapterSet>& adapters) {
+    if (!can_set_adapters(adapters)) {
+        return false;
+    }
     built_.reset();
-    const bool done = weights_.try_set_adapters(adapters);
-    form_.spare_columns = weights_.spare_columns();
-    return done;
+    return weights_.try_set_adapters(adapters);
 }
 
 void TextEncoder::reserve(int64_t n) {

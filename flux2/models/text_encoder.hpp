@@ -40,7 +40,11 @@ class TextEncoder {
     // `taps` receives hidden_0 (embedding) and hidden_1, hidden_2, ... (after layer 1, 2, ...).
     HostTensor encode(std::span<const int32_t> ids, int64_t n_real, Taps* taps = nullptr);
 
-    // As Weights::try_set_adapters.
+    // As those of Weights.
+    const std::shared_ptr<const AdapterSet>& adapters() const { return weights_.adapters(); }
+    bool can_set_adapters(const std::shared_ptr<const AdapterSet>& adapters) const {
+        return weights_.can_set_adapters(adapters);
+    }
     bool try_set_adapters(const std::shared_ptr<const AdapterSet>& adapters);
 
     // Builds the graph for n tokens ahead, or only lays it out when the backend measures.

@@ -1,6 +1,7 @@
 #include "models/transformer.hpp"
 
 #include "base/check.hpp"
+#include "compute/tensor_context.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -51,7 +52,7 @@ struct Transformer::Section {
 // Keys and values of reference tokens, per block, double blocks first.
 struct Transformer::KvCache {
     int64_t n_ref = 0;
-    ggml_context_ptr context;
+    TensorContext context;
     std::vector<CachedKv> blocks;
     std::vector<TensorBuffer> buffers;  // one per section
 };
@@ -156,7 +157,6 @@ Transformer::Transformer(const std::vector<BlockShare>& shares, const Transforme
     for (const auto& section : sections_) {
         section->form = choose_form(section->backend, section->weights, s.head_dim, s.hidden);
         section->weights.load(takes_columns(section->form));
-        section->form.spare_columns = section->weights.spare_columns();
     }
 }
 
@@ -186,9 +186,10 @@ Transformer::BuiltGraph& Transformer::graph_for(const TransformerShape& shape, b
     TimeMods kept_time;  // of the first section, for the others
     for (size_t i = 0; i < sections_.size(); ++i) {
         Section& section = *sections_[i];
+        Form form = section.form;
+        form.spare_columns = section.weights.spare_columns();
         built->parts.push_back(std::make_unique<BuiltGraph::Part>(
-            section.backend, nodes_of_block * (section.end - section.first + 4), section.form,
-            keep_taps));
+            section.backend, nodes_of_block * (section.end - section.first + 4), form, keep_taps));
         BuiltGraph::Part& part = *built->parts.back();
         Graph& g = part.graph;
         g.set_low_rank(&section.weights.low_rank());
@@ -346,36 +347,62 @@ void Transformer::prepare_cache(int64_t n_ref) {
     built_.reset();  // it may point into the old cache
     const TransformerSizes& s = sizes_;
     const auto n_blocks = static_cast<size_t>(s.n_double + s.n_single);
-    cache_ = std::make_unique<KvCache>();
-    cache_->n_ref = n_ref;
-    cache_->context.reset(ggml_init({.mem_size = (2 * n_blocks + 1) * ggml_tensor_overhead(),
-                                     .mem_buffer = nullptr,
-                                     .no_alloc = true}));
+    cache_.reset();  // gives its memory back first
+    auto cache = std::make_unique<KvCache>();
+    cache->n_ref = n_ref;
+    cache->context = TensorContext(2 * n_blocks);
     for (const auto& section : sections_) {
         std::vector<ggml_tensor*> tensors;
         const auto place = [&] {
-            tensors.push_back(ggml_new_tensor_3d(cache_->context.get(), kept_type(section->form),
+            tensors.push_back(ggml_new_tensor_3d(cache->context.get(), kept_type(section->form),
                                                  s.head_dim, s.hidden / s.head_dim, n_ref));
             return tensors.back();
         };
         for (size_t i = section->first; i < section->end; ++i) {
             ggml_tensor* k = place();
-            cache_->blocks.push_back({k, place()});
+            cache->blocks.push_back({k, place()});
         }
-        cache_->buffers.push_back(
+        cache->buffers.push_back(
             section->backend.allocate(tensors, section->backend.memory_for(tensors.front()),
                                       concat("what is kept of ", n_ref, " reference tokens")));
     }
+    cache_ = std::move(cache);
+}
+
+const std::shared_ptr<const AdapterSet>& Transformer::adapters() const {
+    return sections_.front()->weights.adapters();
+}
+
+bool Transformer::can_set_adapters(const std::shared_ptr<const AdapterSet>& adapters) const {
+    return std::all_of(sections_.begin(), sections_.end(), [&](const auto& section) {
+        return section->weights.can_set_adapters(adapters);
+    });
 }
 
 bool Transformer::try_set_adapters(const std::shared_ptr<const AdapterSet>& adapters) {
+    if (!can_set_adapters(adapters)) {
+        return false;
+    }
     built_.reset();
-    bool done = true;
-    for (const auto& section : sections_) {
-        done = section->weights.try_set_adapters(adapters) && done;
-        section->form.spare_columns = section->weights.spare_columns();
+    bool done = false;
+    try {
+        done = std::all_of(sections_.begin(), sections_.end(), [&](const auto& section) {
+            return section->weights.try_set_adapters(adapters);
+        });
+    } catch (...) {
+        drop_adapters();
+        throw;
+    }
+    if (!done) {
+        drop_adapters();
     }
     return done;
+}
+
+void Transformer::drop_adapters() {
+    for (const auto& section : sections_) {
+        section->weights.drop_adapters();
+    }
 }
 
 void Transformer::reserve(const TransformerShape& shape) {

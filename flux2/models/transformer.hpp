@@ -77,7 +77,9 @@ class Transformer {
     HostTensor predict(const TransformerInput& input, ReferenceMode mode = ReferenceMode::joint,
                        Taps* taps = nullptr);
 
-    // As Weights::try_set_adapters.
+    // As those of Weights, for all devices together.
+    const std::shared_ptr<const AdapterSet>& adapters() const;
+    bool can_set_adapters(const std::shared_ptr<const AdapterSet>& adapters) const;
     bool try_set_adapters(const std::shared_ptr<const AdapterSet>& adapters);
 
     // Builds the graph for a shape ahead, or only lays it out when the backend measures.
@@ -104,6 +106,7 @@ class Transformer {
     BuiltGraph& graph_for(const TransformerShape& shape, bool keep_taps);
     void feed(BuiltGraph& built, const TransformerInput& input);
     void prepare_cache(int64_t n_ref);
+    void drop_adapters();
 
     TransformerSizes sizes_;
     std::vector<std::unique_ptr<Section>> sections_;

@@ -10,18 +10,6 @@
 
 namespace flux2 {
 
-namespace {
-
-// Returns whether the network, if it is loaded, must be loaded again.
-template <typename Network>
-bool must_reload(Network* network, const std::shared_ptr<const AdapterSet>& before,
-                 const std::shared_ptr<const AdapterSet>& after) {
-    return network != nullptr && identity_of(before) != identity_of(after) &&
-           !network->try_set_adapters(after);
-}
-
-}  // namespace
-
 WeightOptions weight_options(const LoadOptions& options, Part part, Placement placement,
                              std::shared_ptr<const AdapterSet> adapters) {
     WeightOptions weights;
@@ -84,12 +72,28 @@ void LoadedModel::set_placement(Part part, Placement placement) {
 }
 
 void LoadedModel::set_adapters(const AdapterSets& adapters) {
-    const AdapterSets before = std::exchange(adapters_, adapters);
-    if (must_reload(transformer_.get(), before.transformer, adapters.transformer)) {
-        free(Part::transformer);
+    adapters_ = adapters;
+    take_off_others(Part::transformer, transformer_.get(), adapters.transformer);
+    take_off_others(Part::text_encoder, text_encoder_.get(), adapters.text_encoder);
+}
+
+template <typename Network>
+void LoadedModel::take_off_others(Part part, Network* network,
+                                  const std::shared_ptr<const AdapterSet>& adapters) {
+    if (network != nullptr && identity_of(network->adapters()) != identity_of(adapters) &&
+        !(network->can_set_adapters(adapters) && network->try_set_adapters(nullptr))) {
+        free(part);
     }
-    if (must_reload(text_encoder_.get(), before.text_encoder, adapters.text_encoder)) {
-        free(Part::text_encoder);
+}
+
+// Frees the network where that takes loading it again.
+template <typename Network>
+void LoadedModel::put_on(Part part, Network* network,
+                         const std::shared_ptr<const AdapterSet>& adapters) {
+    free_others(part);
+    if (network != nullptr && identity_of(network->adapters()) != identity_of(adapters) &&
+        !network->try_set_adapters(adapters)) {
+        free(part);
     }
 }
 
@@ -142,6 +146,7 @@ void LoadedModel::load(Part part, const Make& make) {
 }
 
 TextEncoder& LoadedModel::text_encoder() {
+    put_on(Part::text_encoder, text_encoder_.get(), adapters_.text_encoder);
     load(Part::text_encoder, [&](const Backend& backend, const WeightOptions& weights) {
         text_encoder_ = std::make_unique<TextEncoder>(
             backend, read_text_encoder_sizes(*model_.text_encoder), text_encoder_facts(model_.text),
@@ -151,6 +156,7 @@ TextEncoder& LoadedModel::text_encoder() {
 }
 
 Transformer& LoadedModel::transformer() {
+    put_on(Part::transformer, transformer_.get(), adapters_.transformer);
     load(Part::transformer, [&](const Backend& backend, const WeightOptions& weights) {
         const std::vector<BlockShare> shares = placement(Part::transformer) == Placement::cpu
                                                    ? std::vector<BlockShare>{{&backend, 1}}

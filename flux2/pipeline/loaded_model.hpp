@@ -79,13 +79,14 @@ class LoadedModel {
     void set_keeps_loaded(bool keeps) { keeps_loaded_ = keeps; }
     const MapMemories& map_memories() const { return map_memories_; }
     void set_map_memories(const MapMemories& memories) { map_memories_ = memories; }
-    // What changes the networks from now on. Those that are loaded are changed, or freed where
-    // that takes loading them again.
+    // What changes the networks from now on. Of those that are loaded other adapters are taken off,
+    // or they are freed where that takes loading them again; the new ones are put on, and count as
+    // put on once that is done, where a network is asked for.
     void set_adapters(const AdapterSets& adapters);
     // Where the part computes.
     Backend& backend(Part part);
 
-    // Each loads its part if it is not there.
+    // Each loads its part if it is not there. Throws out_of_memory, or cancelled.
     TextEncoder& text_encoder();
     Transformer& transformer();
     Autoencoder& vae() { return autoencoder(Part::vae); }
@@ -138,6 +139,11 @@ class LoadedModel {
     void free_others(Part part);
     template <typename Make>
     void load(Part part, const Make& make);
+    template <typename Network>
+    void put_on(Part part, Network* network, const std::shared_ptr<const AdapterSet>& adapters);
+    template <typename Network>
+    void take_off_others(Part part, Network* network,
+                         const std::shared_ptr<const AdapterSet>& adapters);
     std::string take_smaller_placement(Part part);
     bool take_smaller_maps(Part part);
     bool make_room(Part part, const std::string& reason);

@@ -13,8 +13,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
 
 namespace flux2 {
@@ -173,6 +176,60 @@ TEST_CASE("a LoRA runs beside its matrix, and another one takes its place") {
         CHECK_FALSE(weights.try_set_adapters(files.set("diff.safetensors", 1.0f)));
         CHECK(test::distance(multiplied(backend, weights, w, operations), expected_of(files, 0)) <
               kRounding);
+    }
+}
+
+TEST_CASE("a change of LoRAs that fails or is cancelled at any point leaves none") {
+    const Files files;
+    const Checkpoint checkpoint = Checkpoint::open(files.folder / "model.safetensors");
+    Backend backend("CPU", 1);
+    std::atomic<bool> cancel = false;
+    backend.set_cancel(&cancel);
+    Weights weights(backend, checkpoint, kTensors, {});
+    ggml_tensor* w = weights.matrix("img_in.weight");
+    weights.load();
+    const uint64_t without = weights.memory().own.host;
+    const auto first = files.set("lora.safetensors", 0.5f);
+    const auto second = files.set("lora.safetensors", -2.0f);
+    for (const bool fails : {true, false}) {
+        CAPTURE(fails);
+        size_t n_ended = 0;
+        bool stopped = true;
+        for (size_t n = 0; stopped; ++n) {
+            CAPTURE(n);
+            REQUIRE(weights.try_set_adapters(first));
+            stopped = false;
+            bool ended = true;
+            bool done = true;
+            {
+                const test::AllocationHook hook(0, SIZE_MAX, [&](size_t i) {
+                    stopped = stopped || i == n;
+                    if (i == n && fails) {
+                        throw std::bad_alloc();
+                    }
+                    cancel = stopped && !fails;
+                });
+                try {
+                    done = weights.try_set_adapters(second);
+                    ended = false;
+                } catch (const std::bad_alloc&) {
+                    CHECK(fails);
+                } catch (const Error& error) {
+                    CHECK(error.kind() ==
+                          (fails ? ErrorKind::out_of_memory : ErrorKind::cancelled));
+                }
+            }
+            cancel = false;
+            CHECK(done);
+            n_ended += ended ? 1 : 0;
+            CHECK((stopped || !ended));
+            CHECK((weights.adapters() == nullptr) == ended);
+            CHECK(weights.low_rank().empty() == ended);
+            CHECK((weights.memory().own.host == without) == ended);
+            CHECK(test::distance(multiplied(backend, weights, w, Operations::cpu),
+                                 expected_of(files, ended ? 0 : -2)) < kRounding);
+        }
+        CHECK(n_ended > 5);
     }
 }
 

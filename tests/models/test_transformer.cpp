@@ -1,4 +1,5 @@
 // What the recordings do not cover: the guidance input, the KV cache across steps, refusals.
+#include "adapters/adapter_set.hpp"
 #include "checkpoints/inventory.hpp"
 #include "convert.hpp"
 #include "models/transformer.hpp"
@@ -12,6 +13,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <new>
 
 namespace flux2 {
 namespace {
@@ -409,6 +414,100 @@ TEST_CASE("pictures of one pass share what is kept of references") {
             loaded.transformer.predict(only_picture(input, i), ReferenceMode::cached);
         CHECK(difference_of_picture(all, i, one) < 1e-5);
     }
+}
+
+TEST_CASE("what is kept of references has memory, also after there was none for it") {
+    LoadedModel loaded;
+    Transformer& transformer = loaded.transformer;
+    const TransformerInput few = small_input(loaded.sizes, 2);
+    const TransformerInput many = small_input(loaded.sizes, 3);
+    const HostTensor of_few = transformer.predict(few, ReferenceMode::extract);
+    const HostTensor of_many = transformer.predict(many, ReferenceMode::extract);
+    // The first allocations of a call with other references are for these.
+    constexpr size_t kFirst = 30;
+    size_t n_failed = 0;
+    for (size_t n = 0; n < kFirst; ++n) {
+        CAPTURE(n);
+        CHECK(transformer.predict(few, ReferenceMode::extract).data == of_few.data);
+        {
+            const test::AllocationHook hook(0, SIZE_MAX, [&](size_t i) {
+                if (i == n) {
+                    throw std::bad_alloc();
+                }
+            });
+            try {
+                transformer.predict(many, ReferenceMode::extract);
+            } catch (const std::bad_alloc&) {
+                ++n_failed;
+            }
+        }
+        CHECK(transformer.predict(many, ReferenceMode::extract).data == of_many.data);
+    }
+    CHECK(n_failed > kFirst / 2);
+}
+
+// A LoRA of one double and one single block of the small model.
+std::shared_ptr<const AdapterSet> lora_of(const SmallModel& model,
+                                          const std::filesystem::path& file) {
+    std::vector<test::TestTensor> tensors;
+    for (const char* name : {"double_blocks.0.img_attn.proj", "single_blocks.1.linear2"}) {
+        constexpr int64_t kRank = 2;
+        const std::string module = std::string("diffusion_model.") + name;
+        const auto n_out = static_cast<int64_t>(small_sizes(false).hidden);
+        const auto n_in =
+            static_cast<int64_t>(model.values(std::string(name) + ".weight").size()) / n_out;
+        tensors.push_back({module + ".lora_A.weight",
+                           {n_in, kRank},
+                           test::bytes_of(random_values(static_cast<size_t>(n_in * kRank), 7))});
+        tensors.push_back({module + ".lora_B.weight",
+                           {kRank, n_out},
+                           test::bytes_of(random_values(static_cast<size_t>(n_out * kRank), 8))});
+    }
+    test::write_file(file, test::safetensors_of(tensors));
+    Adapter use;
+    use.file = file;
+    const auto opened = std::make_shared<const AdapterFile>(AdapterFile::open(file));
+    return std::make_shared<const AdapterSet>(std::vector<UsedAdapter>{{opened, use}},
+                                              Part::transformer, tensor_list(small_sizes(false)),
+                                              "a small model");
+}
+
+TEST_CASE("devices that share the blocks change their LoRAs together or not at all") {
+    LoadedModel loaded;
+    const test::TemporaryFolder folder;
+    const auto lora = lora_of(loaded.model, folder / "lora.safetensors");
+    const Backend first("CPU", 1), second("CPU", 1);
+    Transformer shared({{&first, 1}, {&second, 1}}, read_transformer_sizes(loaded.checkpoint),
+                       loaded.checkpoint);
+    const TransformerInput input = small_input(loaded.sizes, 0);
+    const HostTensor without = shared.predict(input);
+    REQUIRE(shared.try_set_adapters(lora));
+    const HostTensor with = shared.predict(input);
+    REQUIRE(with.data != without.data);
+    size_t n_failed = 0;
+    bool failed = true;
+    for (size_t n = 0; failed; ++n) {
+        CAPTURE(n);
+        REQUIRE(shared.try_set_adapters(nullptr));
+        bool done = true;
+        {
+            const test::AllocationHook hook(0, SIZE_MAX, [&](size_t i) {
+                if (i == n) {
+                    throw std::bad_alloc();
+                }
+            });
+            try {
+                done = shared.try_set_adapters(lora);
+                failed = false;
+            } catch (const std::bad_alloc&) {
+                CHECK(shared.adapters() == nullptr);
+            }
+        }
+        CHECK(done);
+        n_failed += failed ? 1 : 0;
+        CHECK(shared.predict(input).data == (failed ? without : with).data);
+    }
+    CHECK(n_failed > 10);
 }
 
 TEST_CASE("inputs of another model are refused") {

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -84,6 +85,49 @@ TEST_CASE("a queued and a running job can be cancelled") {
     CHECK(server.client().Delete("/api/v1/jobs/" + running)->status == 200);
     CHECK(server.get("/api/v1/jobs/" + running).status == 404);
     CHECK(server.get("/api/v1/jobs").body["jobs"].size() == 1);
+}
+
+TEST_CASE("a LoRA that a cancelled job was putting on is whole in the next picture") {
+    server::ServerOptions options = test_options();
+    options.lora_folder = FLUX2_TINY_MODEL;
+    options.model.load.threads = 1;
+    TestServer server(options);
+    const json lora = json::array({"blueprint-lora:0.5"});
+    const auto picture = [&](const json& loras) {
+        json request = {{"prompt", "a red house"}, {"size", "64x64"}, {"steps", 1}, {"seed", 1}};
+        request["lora"] = loras;
+        const auto answer = server.post("/v1/images/generations", request);
+        REQUIRE(answer.status == 200);
+        return answer.body["data"][0]["b64_json"].get<std::string>();
+    };
+    const std::string with = picture(lora);
+    const std::string without = picture(json::array());
+    CHECK(with != without);
+    // Values of this size are of a single block's pair, of rank 8 with 2304 rows: those of the
+    // double blocks are in place then.
+    constexpr size_t kPairBytes = 2304 * 8 * sizeof(float);
+    std::atomic<bool> waits = false;
+    std::atomic<bool> is_cancelled = false;
+    {
+        const AllocationHook hook(kPairBytes, kPairBytes, [&](size_t n) {
+            waits = true;
+            while (n == 0 && !is_cancelled) {
+                std::this_thread::sleep_for(1ms);
+            }
+        });
+        json job = small_job(1);
+        job["lora"] = lora;
+        const std::string id = server.post("/api/v1/jobs", job).body["id"];
+        for (int i = 0; i < 10'000 && !waits; ++i) {
+            std::this_thread::sleep_for(1ms);
+        }
+        CHECK(waits);
+        CHECK(server.client().Post("/api/v1/jobs/" + id + "/cancel")->status == 200);
+        is_cancelled = true;
+        CHECK(wait_for_end(server, id)["state"] == "cancelled");
+    }
+    CHECK(picture(lora) == with);
+    CHECK(picture(json::array()) == without);
 }
 
 TEST_CASE("a job that fails says why, without a path of the machine") {

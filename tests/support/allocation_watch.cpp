@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <limits>
 #include <new>
+#include <utility>
 
 namespace {
 
@@ -14,6 +15,8 @@ constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 
 std::atomic<size_t> largest_allocation = 0;
 std::atomic<size_t> allocation_limit = kNoLimit;
+std::atomic<flux2::test::AllocationHook*> hook = nullptr;
+thread_local bool in_hook = false;
 
 }  // namespace
 
@@ -21,6 +24,9 @@ std::atomic<size_t> allocation_limit = kNoLimit;
 void* operator new(size_t size) {
     size_t known = largest_allocation.load();
     while (size > known && !largest_allocation.compare_exchange_weak(known, size)) {
+    }
+    if (flux2::test::AllocationHook* asked = hook.load(); asked != nullptr && !in_hook) {
+        asked->pass(size);
     }
     void* memory = size <= allocation_limit ? std::malloc(std::max<size_t>(size, 1)) : nullptr;
     if (memory == nullptr) {
@@ -60,6 +66,30 @@ AllocationWatch::AllocationWatch() {
 
 size_t AllocationWatch::largest() const {
     return largest_allocation;
+}
+
+AllocationHook::AllocationHook(size_t least_bytes, size_t most_bytes,
+                               std::function<void(size_t n)> function)
+    : least_bytes_(least_bytes), most_bytes_(most_bytes), function_(std::move(function)) {
+    hook = this;
+}
+
+AllocationHook::~AllocationHook() {
+    hook = nullptr;
+}
+
+void AllocationHook::pass(size_t bytes) {
+    if (bytes < least_bytes_ || bytes > most_bytes_) {
+        return;
+    }
+    in_hook = true;
+    try {
+        function_(n_++);
+    } catch (...) {
+        in_hook = false;
+        throw;
+    }
+    in_hook = false;
 }
 
 AllocationLimit::AllocationLimit(size_t bytes) {

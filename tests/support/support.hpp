@@ -105,6 +105,24 @@ class AllocationLimit {
     AllocationLimit& operator=(const AllocationLimit&) = delete;
 };
 
+// While it lives, calls a function before each allocation of least_bytes to most_bytes, on the
+// thread that allocates, with how many there were before. By throwing std::bad_alloc the function
+// makes the allocation fail; what it allocates itself does not count.
+class AllocationHook {
+  public:
+    AllocationHook(size_t least_bytes, size_t most_bytes, std::function<void(size_t n)> function);
+    ~AllocationHook();
+    AllocationHook(const AllocationHook&) = delete;
+    AllocationHook& operator=(const AllocationHook&) = delete;
+
+    void pass(size_t bytes);
+
+  private:
+    size_t least_bytes_, most_bytes_;
+    std::function<void(size_t n)> function_;
+    std::atomic<size_t> n_ = 0;
+};
+
 // Little-endian values one after another, as both formats have them.
 class ByteWriter {
   public:

@@ -6,11 +6,16 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace flux2 {
 namespace {
 
+namespace fs = std::filesystem;
 using test::Arguments;
 using test::fixture;
 using test::joined;
@@ -99,6 +104,67 @@ TEST_CASE("pictures that are ready stay when a later one is cancelled") {
         CHECK(name.ends_with(".png"));
     }
 }
+
+#if defined(__GLIBC__) && defined(INTERRUPT_AT_ALLOCATION_LIBRARY)
+
+TEST_CASE("a LoRA that was being put on at Ctrl-C is whole in the session's next picture") {
+    const test::TemporaryFolder folder;
+    // Of a rank that gives its values a size that nothing else has.
+    constexpr int64_t kHidden = 256, kRank = 37;
+    std::vector<test::TestTensor> tensors;
+    for (const char* block : {"0", "1"}) {
+        const std::string module =
+            std::string("diffusion_model.double_blocks.") + block + ".img_attn.proj.";
+        const test::Bytes values = test::bytes_of(std::vector<float>(kHidden * kRank, 0.02f));
+        tensors.push_back({module + "lora_A.weight", {kHidden, kRank}, values});
+        tensors.push_back({module + "lora_B.weight", {kRank, kHidden}, values});
+    }
+    test::write_file(folder / "two.safetensors", test::safetensors_of(tensors));
+    const Arguments small = {"-m",
+                             FLUX2_TINY_MODEL,
+                             "--no-cache",
+                             "--device",
+                             "CPU",
+                             "--threads",
+                             "1",
+                             "-W",
+                             "64",
+                             "-H",
+                             "64",
+                             "--steps",
+                             "1",
+                             "-s",
+                             "1",
+                             "--lora-dir",
+                             folder.path().string()};
+    const std::string with_lora = "a red house <lora:two:1>";
+    const fs::path expected = folder / "expected.png";
+    REQUIRE(
+        test::flux2_program(joined(small, {"-p", with_lora, "-o", expected.string()})).exit_code ==
+        0);
+    const size_t awaited = kHidden * kRank * sizeof(float);  // first the first pair's
+    setenv("INTERRUPT_AT_ALLOCATION", std::to_string(awaited).c_str(), 1);
+    setenv("LD_PRELOAD", INTERRUPT_AT_ALLOCATION_LIBRARY, 1);
+    test::TerminalProgram user(joined(small, {"--keep-loaded", "-o", (folder / "a.png").string()}));
+    unsetenv("LD_PRELOAD");
+    unsetenv("INTERRUPT_AT_ALLOCATION");
+    user.wait_for("> ");
+    user.type("a red house\n");
+    user.wait_for("$1 = ");
+    user.wait_for("> ");
+    user.type(with_lora + "\n");
+    user.wait_for("flux2: cancelled");
+    user.wait_for("> ");
+    user.type(with_lora + "\n");
+    user.wait_for("$2 = ");
+    user.wait_for("> ");
+    CHECK(load_image(folder / "a-002.png").rgb == load_image(expected).rgb);
+    CHECK(load_image(folder / "a-001.png").rgb != load_image(expected).rgb);
+    user.type("quit\n");
+    CHECK(user.wait_for_exit(kSoon) == 0);
+}
+
+#endif
 
 TEST_CASE("a program that waits for prompts ends at once") {
     const test::TemporaryFolder folder;
