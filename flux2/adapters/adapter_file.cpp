@@ -6,11 +6,13 @@
 #include "adapters/adapter_kind.hpp"
 #include "adapters/adapter_model.hpp"
 #include "base/check.hpp"
+#include "base/hash.hpp"
 #include "checkpoints/recognise.hpp"
 
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -217,6 +219,15 @@ std::string kind_in_words(const AdapterModule& module) {
     return concat(to_string(module.kind), module.has(AdapterRole::magnitude) ? " (DoRA)" : "");
 }
 
+std::string identity_of(const TensorSource& source, const std::vector<AdapterModule>& modules) {
+    WideHash scales;
+    for (const AdapterModule& module : modules) {
+        const double of_module[] = {module.factor, module.constraint};
+        scales.add(std::as_bytes(std::span(of_module)));
+    }
+    return concat(flux2::identity(source), "scales ", scales.hex(), "\n");
+}
+
 }  // namespace
 
 AdapterFile AdapterFile::open(const std::filesystem::path& path) {
@@ -237,6 +248,7 @@ AdapterFile::AdapterFile(TensorSource source) : source_(std::move(source)) {
     check(!modules_.empty(), ErrorKind::bad_file, file(), ": nothing in it can be used; ",
           unused_.empty() ? "all of its changes are zero"
                           : concat(unused_.front().key, ": ", unused_.front().reason));
+    identity_ = identity_of(source_, modules_);
     dialect_ = adapter_dialect(modules_.front().stem);
     facts_ = adapter_facts(source_.metadata());
     trained_on_base_ = flux2::trained_on_base(source_.metadata());

@@ -29,6 +29,9 @@ class AdapterFile {
 
     std::string file() const { return source_.path().string(); }
     const TensorSource& source() const { return source_; }
+    // Of the file and of the scales that its modules have by it and by a configuration beside it:
+    // files of equal identity make equal changes.
+    const std::string& identity() const { return identity_; }
     // At least one. Of each the shapes of its own tensors agree with each other.
     const std::vector<AdapterModule>& modules() const { return modules_; }
     const std::vector<UnusedKey>& unused() const { return unused_; }
@@ -50,6 +53,7 @@ class AdapterFile {
     explicit AdapterFile(TensorSource source);
 
     TensorSource source_;
+    std::string identity_;
     std::vector<AdapterModule> modules_;
     std::vector<UnusedKey> unused_;
     std::string dialect_;

@@ -145,8 +145,8 @@ void check_fits(const AdapterFile& file, const AdapterModule& module, const Shap
 
 std::string identity_of(const UsedAdapter& adapter) {
     const Adapter& use = adapter.use;
-    return concat(identity(adapter.file->source()), "\nstrength ", std::setprecision(9),
-                  use.strength, "\ninclude ", use.include, "\nexclude ", use.exclude, "\nblocks ",
+    return concat(adapter.file->identity(), "strength ", std::setprecision(9), use.strength,
+                  "\ninclude ", use.include, "\nexclude ", use.exclude, "\nblocks ",
                   use.block_strengths, "\n");
 }
 

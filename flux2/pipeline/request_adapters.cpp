@@ -66,13 +66,12 @@ std::string identity_of(const std::shared_ptr<const AdapterSet>& adapters) {
 std::shared_ptr<const AdapterFile> AdapterStore::open(const std::filesystem::path& path) {
     // Opening reads the header only; the file that is held already is kept when it is the same.
     auto opened = std::make_shared<const AdapterFile>(AdapterFile::open(path));
-    const std::string opened_identity = identity(opened->source());
-    for (const OpenFile& held : files_) {
-        if (held.identity == opened_identity) {
-            return held.file;
+    for (const std::shared_ptr<const AdapterFile>& held : files_) {
+        if (held->identity() == opened->identity()) {
+            return held;
         }
     }
-    files_.push_back({opened_identity, opened});
+    files_.push_back(opened);
     return opened;
 }
 
@@ -89,9 +88,9 @@ AdapterSets AdapterStore::resolve(const Request& request, const Model& model) {
         check(!request.strict_adapters || file.unused().empty(), ErrorKind::bad_file,
               file.unused().empty() ? "" : unused_in_words(file));
     }
-    std::erase_if(files_, [&](const OpenFile& held) {
+    std::erase_if(files_, [&](const std::shared_ptr<const AdapterFile>& held) {
         return std::none_of(adapters.begin(), adapters.end(),
-                            [&](const UsedAdapter& used) { return used.file == held.file; });
+                            [&](const UsedAdapter& used) { return used.file == held; });
     });
     AdapterSet transformer(adapters, Part::transformer, tensor_list(model.sizes), model.info.name);
     AdapterSet text_encoder;

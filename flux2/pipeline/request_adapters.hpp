@@ -30,13 +30,9 @@ class AdapterStore {
     AdapterSets resolve(const Request& request, const Model& model);
 
   private:
-    struct OpenFile {
-        std::string identity;  // to notice that it has changed
-        std::shared_ptr<const AdapterFile> file;
-    };
     std::shared_ptr<const AdapterFile> open(const std::filesystem::path& path);
 
-    std::vector<OpenFile> files_;
+    std::vector<std::shared_ptr<const AdapterFile>> files_;
     std::string reported_;  // the adapters whose use was logged last
 };
 

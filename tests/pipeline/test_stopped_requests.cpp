@@ -139,5 +139,26 @@ TEST_CASE("networks that were loaded in part are loaded again") {
     }
 }
 
+TEST_CASE("a configuration beside a LoRA that changes is read again") {
+    const test::TemporaryFolder folder;
+    const fs::path lora = folder / "adapter_model.safetensors";
+    fs::copy_file(kBlueprint, lora);
+    Pipeline kept = bundled_model(/*keep_loaded=*/true);
+    std::vector<std::vector<uint8_t>> pictures;
+    for (const char* config :
+         {R"({"r": 8, "lora_alpha": 8})", R"({"r": 8, "lora_alpha": 2})",
+          R"({"r": 8, "lora_alpha": 2, "alpha_pattern": {"single_blocks.0.linear1": 32}})",
+          R"({"r": 8, "lora_alpha": 8})"}) {
+        CAPTURE(config);
+        test::write_file(folder / "adapter_config.json", std::string_view(config));
+        pictures.push_back(kept.generate(with_lora(lora)).image.rgb);
+        CHECK(pictures.back() ==
+              bundled_model(/*keep_loaded=*/true).generate(with_lora(lora)).image.rgb);
+    }
+    CHECK(pictures[0] != pictures[1]);
+    CHECK(pictures[1] != pictures[2]);
+    CHECK(pictures[0] == pictures[3]);
+}
+
 }  // namespace
 }  // namespace flux2
