@@ -50,6 +50,23 @@ class WorkTimer {
     Clock::time_point start_ = Clock::now();
 };
 
+// Frees the networks unless they are kept: at the end of a request, however that ends.
+class FreeUnlessKept {
+  public:
+    explicit FreeUnlessKept(LoadedModel& loaded_model) : loaded_model_(loaded_model) {}
+    ~FreeUnlessKept() {
+        if (!loaded_model_.keeps_loaded()) {
+            loaded_model_.free_all();
+        }
+        return_unused_memory();  // the heaps of threads keep freed memory
+    }
+    FreeUnlessKept(const FreeUnlessKept&) = delete;
+    FreeUnlessKept& operator=(const FreeUnlessKept&) = delete;
+
+  private:
+    LoadedModel& loaded_model_;
+};
+
 void check_picture_count(const Request& request, int n) {
     check(n >= 1 && n <= Pipeline::kMostPictures, ErrorKind::bad_argument, n,
           " pictures cannot be made at a time; use 1 to ", Pipeline::kMostPictures);
@@ -354,6 +371,7 @@ void Pipeline::Impl::generate(const Request& request, const Job& job, const OnPi
     result.cfg_scale = job.cfg_scale;
     result.sigmas = job.sigmas;
     const double load_seconds_before = loaded_model.load_seconds();
+    const FreeUnlessKept freed(loaded_model);
     const LoadWatch loads(loaded_model, reporter);
     const FittedImages images = fit_images(request, job);
 
@@ -426,10 +444,6 @@ void Pipeline::Impl::generate(const Request& request, const Job& job, const OnPi
         note_memory(picture);
         on_picture(std::move(picture));
     }
-    if (!loaded_model.keeps_loaded()) {
-        loaded_model.free_all();
-    }
-    return_unused_memory();  // the heaps of threads keep freed memory
 }
 
 void Pipeline::Impl::generate_several(const Request& request, Job job, int n,
@@ -513,7 +527,12 @@ void Pipeline::encode_prompts(const Request& request, const std::vector<std::str
     const CancelWatch cancel(impl_->loaded_model, request);
     impl_->loaded_model.set_adapters(job.adapters);
     const LoadWatch loads(impl_->loaded_model, reporter);
-    impl_->prepare_features(keys, reporter);
+    try {
+        impl_->prepare_features(keys, reporter);
+    } catch (...) {
+        const FreeUnlessKept freed(impl_->loaded_model);
+        throw;
+    }
 }
 
 MemoryPlan Pipeline::plan(const Request& request, int n) {

@@ -139,6 +139,51 @@ TEST_CASE("networks that were loaded in part are loaded again") {
     }
 }
 
+TEST_CASE("what a request has loaded is freed when it is cancelled or fails") {
+    Pipeline pipeline = bundled_model(/*keep_loaded=*/false);
+    const auto loaded_by = [&](const Request& request, const Progress& progress) {
+        std::vector<std::string> loaded;
+        try {
+            pipeline.generate(request, [&](const Step& step) {
+                if (step.stage == Stage::load) {
+                    loaded.emplace_back(step.what);
+                }
+                return progress(step);
+            });
+        } catch (const Error&) {
+            // What it has loaded is what counts.
+        }
+        return loaded;
+    };
+    const auto go_on = [](const Step&) { return true; };
+    const std::string transformer = to_string(Part::transformer);
+    const std::string vae = to_string(Part::vae);
+    pipeline.generate(red_house());  // its prompt is held from here on
+    CHECK(loaded_by(red_house(), go_on) == std::vector<std::string>{transformer, vae});
+    for (const Stage stage : {Stage::denoise, Stage::decode}) {
+        CAPTURE(to_string(stage));
+        loaded_by(red_house(), [&](const Step& step) { return step.stage != stage; });
+        CHECK(loaded_by(red_house(), go_on) == std::vector<std::string>{transformer, vae});
+    }
+    loaded_by(red_house(), [](const Step& step) -> bool {
+        if (step.stage == Stage::denoise) {
+            throw Error(ErrorKind::backend, "broken");
+        }
+        return true;
+    });
+    CHECK(loaded_by(red_house(), go_on) == std::vector<std::string>{transformer, vae});
+    // Prompts that are encoded ahead load the text encoder, which stays for what comes next.
+    CHECK(test::error_of([&] {
+              pipeline.encode_prompts(red_house(), {"a tree"}, [](const Step& step) {
+                  return step.stage != Stage::encode_prompt;
+              });
+          }).kind == ErrorKind::cancelled);
+    Request tree = red_house();
+    tree.prompt = "a tree";
+    CHECK(loaded_by(tree, go_on) ==
+          std::vector<std::string>{to_string(Part::text_encoder), transformer, vae});
+}
+
 TEST_CASE("a configuration beside a LoRA that changes is read again") {
     const test::TemporaryFolder folder;
     const fs::path lora = folder / "adapter_model.safetensors";
