@@ -69,8 +69,10 @@ class LoadedModel {
     // What was chosen for a part; it may have no room there.
     Backend& device(Part part) { return backends_->of(part); }
     std::vector<Backend*> devices() { return backends_->all(); }
-    // Frees everything and starts the devices that the options name now.
+    // Frees everything and starts the devices that the options name now. When one fails to start,
+    // none is started and restart() must be called again before anything else.
     void restart();
+    bool is_started() const { return backends_.has_value(); }
     Placement placement(Part part) const { return placement_[index(part)]; }
     // A change frees the part; it takes effect when the part is loaded again.
     void set_placement(Part part, Placement placement);

@@ -143,6 +143,9 @@ struct Pipeline::Impl {
 
 // A device that was lost, in the last request or since, is left.
 void Pipeline::Impl::leave_lost_devices() {
+    if (!loaded_model.is_started()) {  // a device failed to start when others were left
+        loaded_model.restart();
+    }
     std::vector<std::string> lost;
     for (const Backend* backend : loaded_model.devices()) {
         if (backend->device().abilities().is_far) {
@@ -159,7 +162,7 @@ void Pipeline::Impl::leave_lost_devices() {
     if (lost.empty()) {
         return;
     }
-    options = without_devices(std::move(options), lost);
+    options = without_devices(options, lost);
     memory.restart();
     loaded_model.restart();
     log(LogLevel::warning,

@@ -77,5 +77,24 @@ TEST_CASE("a part that finds no memory tries again with the others freed, then g
     CHECK(loaded_model.run(Part::vae, [] { return 7; }) == 7);
 }
 
+TEST_CASE("devices that failed to start are started by the next try") {
+    const Model model = small_model();
+    LoadOptions options;
+    options.device = "CPU";
+    LoadedModel loaded_model(model, options);
+    loaded_model.vae();
+    options.device = "no such device";
+    CHECK(test::error_of([&] { loaded_model.restart(); }).kind == ErrorKind::bad_argument);
+    CHECK_FALSE(loaded_model.is_started());
+    CHECK(test::error_of([&] { loaded_model.restart(); }).kind == ErrorKind::bad_argument);
+    CHECK(loaded_model.device() == "CPU");
+    CHECK(loaded_model.memory().host == 0);
+    options.device = "CPU";
+    loaded_model.restart();
+    CHECK(loaded_model.is_started());
+    CHECK(loaded_model.devices().size() == 1);
+    loaded_model.vae();
+}
+
 }  // namespace
 }  // namespace flux2
