@@ -25,6 +25,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -66,6 +67,19 @@ class FreeUnlessKept {
   private:
     LoadedModel& loaded_model_;
 };
+
+// Does the work of a request; where the system gives no more RAM, that is an Error like any other
+// lack of memory.
+template <typename Work>
+auto do_work(const Work& work) {
+    try {
+        return work();
+    } catch (const std::bad_alloc&) {
+        fail(ErrorKind::out_of_memory,
+             "out of memory: the system gives no more RAM; close other programs, or make a smaller "
+             "picture");
+    }
+}
 
 void check_picture_count(const Request& request, int n) {
     check(n >= 1 && n <= Pipeline::kMostPictures, ErrorKind::bad_argument, n,
@@ -129,6 +143,8 @@ struct Pipeline::Impl {
     void generate(const Request& request, const Job& job, const OnPicture& on_picture,
                   const Reporter& reporter);
     bool prepare_features(const std::vector<PromptKey>& prompts, const Reporter& reporter);
+    void encode_ahead(const Request& request, const Job& job,
+                      const std::vector<std::string>& prompts, const Reporter& reporter);
     Conditioning condition(const Job& job, const FittedImages& images, Result& result,
                            const Reporter& reporter);
     HostTensor encode_image(const Image& image, Result& result);
@@ -469,6 +485,29 @@ void Pipeline::Impl::generate_several(const Request& request, Job job, int n,
     }
 }
 
+void Pipeline::Impl::encode_ahead(const Request& request, const Job& job,
+                                  const std::vector<std::string>& prompts,
+                                  const Reporter& reporter) {
+    std::vector<PromptKey> keys;
+    for (const std::string& prompt : prompts) {
+        const std::string full = with_reference_sentences(prompt, request);
+        check_prompt(full);
+        keys.push_back({full, job.text_length, identity_of(job.adapters.text_encoder)});
+    }
+    if (job.two_passes) {
+        keys.push_back(
+            {job.negative_prompt, job.text_length, identity_of(job.adapters.text_encoder)});
+    }
+    loaded_model.set_adapters(job.adapters);
+    const LoadWatch loads(loaded_model, reporter);
+    try {
+        prepare_features(keys, reporter);
+    } catch (...) {
+        const FreeUnlessKept freed(loaded_model);
+        throw;
+    }
+}
+
 Pipeline::Pipeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Pipeline::~Pipeline() = default;
 Pipeline::Pipeline(Pipeline&& other) noexcept = default;
@@ -503,55 +542,43 @@ void Pipeline::generate_several(const Request& request, int n, const OnPicture& 
     check_picture_count(request, n);
     const Reporter reporter(request, progress);
     reporter.check_cancel();
-    const Job job = impl_->resolve_job(request);
-    const CancelWatch cancel(impl_->loaded_model, request);
-    impl_->generate_several(request, job, n, on_picture, reporter);
+    do_work([&] {
+        const Job job = impl_->resolve_job(request);
+        const CancelWatch cancel(impl_->loaded_model, request);
+        impl_->generate_several(request, job, n, on_picture, reporter);
+    });
 }
 
 void Pipeline::encode_prompts(const Request& request, const std::vector<std::string>& prompts,
                               const Progress& progress) {
     const Reporter reporter(request, progress);
     reporter.check_cancel();
-    const Job job = impl_->resolve_job(request);
-    impl_->memory.prepare(job);
-    if (job.features) {
-        return;
-    }
-    std::vector<PromptKey> keys;
-    for (const std::string& prompt : prompts) {
-        const std::string full = with_reference_sentences(prompt, request);
-        check_prompt(full);
-        keys.push_back({full, job.text_length, identity_of(job.adapters.text_encoder)});
-    }
-    if (job.two_passes) {
-        keys.push_back(
-            {job.negative_prompt, job.text_length, identity_of(job.adapters.text_encoder)});
-    }
-    const CancelWatch cancel(impl_->loaded_model, request);
-    impl_->loaded_model.set_adapters(job.adapters);
-    const LoadWatch loads(impl_->loaded_model, reporter);
-    try {
-        impl_->prepare_features(keys, reporter);
-    } catch (...) {
-        const FreeUnlessKept freed(impl_->loaded_model);
-        throw;
-    }
+    do_work([&] {
+        const Job job = impl_->resolve_job(request);
+        impl_->memory.prepare(job);
+        if (!job.features) {
+            const CancelWatch cancel(impl_->loaded_model, request);
+            impl_->encode_ahead(request, job, prompts, reporter);
+        }
+    });
 }
 
 MemoryPlan Pipeline::plan(const Request& request, int n) {
     check_picture_count(request, n);
-    Job job = impl_->resolve_job(request);
-    job.n_pictures = n;
-    if (n > 1) {
-        impl_->memory.limit_pictures(job);
-    }
-    impl_->tell_size(job);
-    MemoryPlan plan = impl_->memory.plan(job);
-    plan.width = job.width;
-    plan.height = job.height;
-    plan.steps = job.steps;
-    plan.n_pictures = job.n_pictures;
-    return plan;
+    return do_work([&] {
+        Job job = impl_->resolve_job(request);
+        job.n_pictures = n;
+        if (n > 1) {
+            impl_->memory.limit_pictures(job);
+        }
+        impl_->tell_size(job);
+        MemoryPlan plan = impl_->memory.plan(job);
+        plan.width = job.width;
+        plan.height = job.height;
+        plan.steps = job.steps;
+        plan.n_pictures = job.n_pictures;
+        return plan;
+    });
 }
 
 }  // namespace flux2

@@ -82,8 +82,6 @@ size_t run_stopped(Pipeline& pipeline, Request request, Stop stop, size_t n) {
             });
         } catch (const Error& error) {
             ended = error.kind();
-        } catch (const std::bad_alloc&) {
-            ended = ErrorKind::out_of_memory;
         }
     }
     // Where memory is lacking a part may be loaded again with the others freed.

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <new>
 #include <optional>
 #include <set>
 
@@ -268,6 +269,8 @@ int run_session(const GenerateOptions& options, Display& display) {
             }
         } catch (const Error& error) {
             std::cerr << "flux2: " << error.message(option_of) << std::endl;
+        } catch (const std::bad_alloc&) {
+            std::cerr << "flux2: out of memory; close other programs" << std::endl;
         }
     }
     return 0;
