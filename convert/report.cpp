@@ -1,9 +1,10 @@
 #include "report.hpp"
 
+#include "base/text_stream.hpp"
+
 #include <algorithm>
 #include <iomanip>
 #include <ostream>
-#include <sstream>
 
 namespace flux2::convert {
 
@@ -17,7 +18,7 @@ std::string readable_bytes(uint64_t bytes) {
         size /= 1000;
         unit = larger;
     }
-    std::ostringstream text;
+    TextStream text;
     text << std::setprecision(3) << size << " " << unit;
     return text.str();
 }

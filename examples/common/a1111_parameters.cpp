@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <locale>
 #include <sstream>
 #include <string_view>
 
@@ -120,14 +119,11 @@ bool take_whole(const std::string& text, std::optional<T>& target) {
 }
 
 bool take_real(const std::string& text, std::optional<float>& target) {
-    std::istringstream in(text);
-    in.imbue(std::locale::classic());
-    float value = 0;
-    if (!(in >> value) || in.peek() != std::istringstream::traits_type::eof()) {
-        return false;
+    const std::optional<double> value = double_in(text);
+    if (value) {
+        target = static_cast<float>(*value);
     }
-    target = value;
-    return true;
+    return value.has_value();
 }
 
 // "512x768"

@@ -2,10 +2,10 @@
 
 #include "base/check.hpp"
 #include "base/progress_bar.hpp"
+#include "base/text_stream.hpp"
 
 #include <algorithm>
 #include <iomanip>
-#include <sstream>
 
 namespace flux2::cli {
 namespace {
@@ -30,7 +30,7 @@ std::string amount_of(const hub::FileProgress& progress, double rate) {
 
 std::string readable_bytes(uint64_t bytes) {
     const auto n = static_cast<double>(bytes);
-    std::ostringstream text;
+    TextStream text;
     if (n >= 1e9) {
         text << std::fixed << std::setprecision(1) << n / 1e9 << " GB";
     } else if (n >= 1e6) {

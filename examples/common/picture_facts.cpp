@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/text_stream.hpp"
 #include "common/a1111_parameters.hpp"
 #include "common/stored_facts.hpp"
 #include "formats/json_file.hpp"
@@ -10,7 +11,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <sstream>
 #include <type_traits>
 
 namespace flux2::cli {
@@ -188,7 +188,7 @@ std::vector<ImageText> picture_texts(const json& given) {
     // Prompts and file names may contain any bytes; invalid UTF-8 is replaced.
     const std::string stored = given.dump(-1, ' ', false, json::error_handler_t::replace);
     const json facts = json::parse(stored);
-    std::ostringstream line;
+    TextStream line;
     const json adapters = facts.value("adapters", json::array());
     line << facts["prompt"].get<std::string>() << tags_of(adapters) << "\n";
     if (const std::string negative = facts["negative_prompt"].get<std::string>();

@@ -2,16 +2,16 @@
 
 #include "base/check.hpp"
 #include "base/progress_bar.hpp"
+#include "base/text_stream.hpp"
 
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
-#include <sstream>
 
 namespace flux2::cli {
 
 std::string loss_text(const std::optional<double>& loss) {
-    std::ostringstream text;
+    TextStream text;
     if (loss) {
         text << std::fixed << std::setprecision(4) << *loss;
     } else {

@@ -108,8 +108,7 @@ void add_output_options(cxxopts::Options& options) {
 
 void read_double(const cxxopts::ParseResult& args, const char* name, double& target) {
     if (args.count(name) > 0) {
-        parse_float(concat("--", name), given(args, name));  // refuses what is no number
-        target = std::strtod(given(args, name).c_str(), nullptr);
+        target = parse_double(concat("--", name), given(args, name));
     }
 }
 

@@ -1,9 +1,9 @@
 #include "base/byte_size.hpp"
 
 #include "base/check.hpp"
+#include "base/parse_number.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -21,11 +21,10 @@ uint64_t parse_bytes(const std::string& name, const std::string& text, const cha
             factor = size;
         }
     }
-    char* end = nullptr;
-    const double bytes = std::strtod(text.c_str(), &end) * factor;
+    const double bytes = double_in(text.substr(0, n_digits)).value_or(0) * factor;
     constexpr double kMost = 1e15;
-    check(end == text.c_str() + n_digits && bytes >= 1 && bytes <= kMost, ErrorKind::bad_argument,
-          name, ": '", text, "' is no ", what, "; use a number and a unit, such as 4G or 3500M");
+    check(bytes >= 1 && bytes <= kMost, ErrorKind::bad_argument, name, ": '", text, "' is no ",
+          what, "; use a number and a unit, such as 4G or 3500M");
     return static_cast<uint64_t>(bytes);
 }
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <flux2/error.hpp>
+#include "base/text_stream.hpp"
 
-#include <sstream>
+#include <ostream>
+#include <string>
 #include <utility>
 
 namespace flux2 {
@@ -11,10 +13,10 @@ namespace flux2 {
 // Prints a setting as messages name it: "`type`". worded() recognises it by the backquotes.
 std::ostream& operator<<(std::ostream& out, Setting setting);
 
-// Joins the values as operator<< prints them.
+// Joins the values as operator<< prints them, in every locale alike.
 template <typename... Values>
 std::string concat(const Values&... values) {
-    std::ostringstream out;
+    TextStream out;
     (out << ... << values);
     return out.str();
 }

@@ -1,10 +1,10 @@
 #include "base/progress_bar.hpp"
+#include "base/text_stream.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <iomanip>
-#include <sstream>
 
 namespace flux2 {
 
@@ -13,7 +13,7 @@ std::string progress_bar(const std::string& label, double share, const std::stri
     constexpr int kWidth = 24;
     const double done = std::clamp(share, 0.0, 1.0);
     const int filled = static_cast<int>(std::lround(done * kWidth));
-    std::ostringstream line;
+    TextStream line;
     line << label << "  [" << std::string(static_cast<size_t>(filled), '=')
          << std::string(static_cast<size_t>(kWidth - filled), ' ') << "]";
     if (!detail.empty()) {
@@ -26,7 +26,7 @@ std::string progress_bar(const std::string& label, double share, const std::stri
 }
 
 std::string readable_seconds(double seconds) {
-    std::ostringstream text;
+    TextStream text;
     if (seconds < 60) {
         text << std::fixed << std::setprecision(1) << seconds << " s";
     } else {

@@ -4,6 +4,7 @@
 #include "base/file.hpp"
 #include "base/image_limits.hpp"
 #include "base/letter_case.hpp"
+#include "base/text_stream.hpp"
 #include "formats/json_file.hpp"
 #include "networks/family.hpp"
 
@@ -12,7 +13,6 @@
 #include <cctype>
 #include <cmath>
 #include <iomanip>
-#include <sstream>
 #include <utility>
 
 namespace flux2 {
@@ -71,7 +71,7 @@ std::optional<VariantChoice> from_names(const fs::path& path) {
 }
 
 std::string short_count(int64_t n) {
-    std::ostringstream text;
+    TextStream text;
     const bool billions = n >= 1'000'000'000;
     text << std::fixed << std::setprecision(1) << static_cast<double>(n) / (billions ? 1e9 : 1e6)
          << (billions ? "B" : "M");

@@ -1,9 +1,10 @@
 #include "train/loss_curve.hpp"
 
+#include "base/text_stream.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
-#include <sstream>
 
 namespace flux2 {
 namespace {
@@ -77,7 +78,7 @@ void add_axes(std::ostream& svg, const Frame& frame) {
 std::string loss_curve_svg(const std::vector<LossPoint>& losses,
                            const std::vector<LossPoint>& validation) {
     const Frame frame = frame_of(losses, validation);
-    std::ostringstream svg;
+    TextStream svg;
     svg << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << kWidth << " " << kHeight
         << "\" font-family=\"sans-serif\" font-size=\"12\">\n"
         << "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";

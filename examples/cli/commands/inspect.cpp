@@ -2,6 +2,7 @@
 
 #include <flux2/flux2.hpp>
 #include "base/parse_arguments.hpp"
+#include "base/text_stream.hpp"
 #include "common/model_store.hpp"
 #include "common/options.hpp"
 
@@ -17,7 +18,6 @@
 #include <iostream>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -112,7 +112,7 @@ void add_picture(Findings& findings, const fs::path& path, ImageSize size,
 // "3.88 billion", "1.2 million"
 std::string rounded(double n) {
     const bool billions = n >= 1e9;
-    std::ostringstream text;
+    TextStream text;
     text << std::setprecision(3) << n / (billions ? 1e9 : 1e6)
          << (billions ? " billion" : " million");
     return text.str();

@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/parse_arguments.hpp"
 #include "base/system.hpp"
+#include "base/text_stream.hpp"
 #include "common/closest_names.hpp"
 #include "common/model_store.hpp"
 #include "common/options.hpp"
@@ -16,7 +17,6 @@
 #include <iomanip>
 #include <iostream>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -74,7 +74,7 @@ std::string gate_text(const NamedModel& model) {
 
 void print(const ListedModel& listed) {
     const TableFile& transformer = listed.model.transformer;
-    std::ostringstream line;
+    TextStream line;
     line << "  " << std::left << std::setw(8) << transformer.type << std::setw(10)
          << (listed.n_here == 3   ? "here"
              : listed.n_here == 0 ? "-"

@@ -4,6 +4,7 @@
 #include <flux2/log.hpp>
 #include "base/check.hpp"
 #include "base/parse_arguments.hpp"
+#include "base/text_stream.hpp"
 #include "commands/generate.hpp"
 #include "common/model_choice.hpp"
 #include "common/options.hpp"
@@ -13,7 +14,6 @@
 
 #include <iomanip>
 #include <iostream>
-#include <sstream>
 
 namespace flux2::cli {
 namespace {
@@ -60,7 +60,7 @@ std::string seconds_text(double seconds) {
     if (seconds <= 0) {
         return "?";
     }
-    std::ostringstream text;
+    TextStream text;
     text << std::fixed << std::setprecision(seconds < 1 ? 2 : seconds < 100 ? 1 : 0) << seconds;
     return text.str();
 }

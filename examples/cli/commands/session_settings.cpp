@@ -1,10 +1,10 @@
 #include "commands/session_settings.hpp"
 
 #include "base/check.hpp"
+#include "base/text_stream.hpp"
 #include "common/reference_options.hpp"
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -252,7 +252,7 @@ void copy_setting(const std::string& key, const GenerateOptions& from, GenerateO
 }
 
 std::string describe_settings(const GenerateOptions& options) {
-    std::ostringstream out;
+    TextStream out;
     for (const Key& key : all_keys()) {
         out << key.names.front() << "=";
         key.show(options, out);

@@ -1,9 +1,10 @@
 #include "measure/bench_report.hpp"
 
+#include "base/text_stream.hpp"
+
 #include <nlohmann/json.hpp>
 
 #include <iomanip>
-#include <sstream>
 
 namespace flux2::cli {
 namespace {
@@ -19,7 +20,7 @@ double megabytes(uint64_t bytes) {
 }  // namespace
 
 std::string to_text(const StageResult& stage) {
-    std::ostringstream out;
+    TextStream out;
     const auto number = [&](double value, int digits, int width) -> std::ostream& {
         return out << std::setprecision(digits) << std::setw(width) << value;
     };

@@ -1,11 +1,11 @@
 #include "measure/profile.hpp"
 
+#include "base/text_stream.hpp"
 #include "compute/graph_work.hpp"
 #include "compute/plain/own_node.hpp"
 
 #include <algorithm>
 #include <iomanip>
-#include <sstream>
 #include <vector>
 
 namespace flux2::cli {
@@ -68,7 +68,7 @@ std::string Profile::to_text() const {
             all.add(cost);
         }
     }
-    std::ostringstream out;
+    TextStream out;
     out << std::fixed;
     const auto line = [&](const std::string& name, const Cost& cost) {
         out << "  " << std::left << std::setw(52) << name << std::right << std::setw(6)
@@ -94,7 +94,7 @@ std::string Profile::to_text() const {
 }
 
 std::string to_text(const GraphPlacement& placement) {
-    std::ostringstream out;
+    TextStream out;
     out << "  copies between device and CPU: " << placement.n_copies << ", "
         << placement.copied_bytes / 1000 << " kB; on the CPU:";
     for (const auto& [kind, n] : placement.on_cpu) {

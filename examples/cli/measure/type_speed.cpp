@@ -2,6 +2,7 @@
 
 #include "base/byte_size.hpp"
 #include "base/random.hpp"
+#include "base/text_stream.hpp"
 #include "formats/tensor_type.hpp"
 #include "measure/raw_speed.hpp"
 
@@ -9,7 +10,6 @@
 #include <cmath>
 #include <iomanip>
 #include <iterator>
-#include <sstream>
 
 namespace flux2::cli {
 namespace {
@@ -75,7 +75,7 @@ std::vector<TypeSpeed> measure_types(const Backend& backend, bool repacks) {
 }
 
 std::string to_text(const std::vector<TypeSpeed>& types) {
-    std::ostringstream out;
+    TextStream out;
     out << "type    bits  GFLOP/s    error\n" << std::fixed;
     for (const TypeSpeed& t : types) {
         out << std::left << std::setw(7) << t.type << std::right << std::setprecision(1)

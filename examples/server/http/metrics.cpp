@@ -1,8 +1,7 @@
 #include "http/metrics.hpp"
 
 #include "base/system.hpp"
-
-#include <sstream>
+#include "base/text_stream.hpp"
 
 namespace flux2::server {
 namespace {
@@ -53,7 +52,7 @@ void Metrics::count_job(const JobStatus& status) {
 }
 
 std::string Metrics::text(const JobRunner& runner, const ResultStore& store) const {
-    std::ostringstream out;
+    TextStream out;
     single(out, "flux2_queue_length", "gauge", "Jobs that wait.", runner.n_queued());
     single(out, "flux2_queue_limit", "gauge", "Jobs that may wait.", runner.queue_size());
     single(out, "flux2_jobs_running", "gauge", "Jobs that run.", runner.n_running());

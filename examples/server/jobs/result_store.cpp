@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/letter_case.hpp"
+#include "base/text_stream.hpp"
 #include "common/picture_facts.hpp"
 #include "jobs/thumbnail.hpp"
 
@@ -11,7 +12,6 @@
 #include <fstream>
 #include <random>
 #include <span>
-#include <sstream>
 
 namespace flux2::server {
 namespace {
@@ -40,7 +40,7 @@ std::optional<std::string> read_bytes(const fs::path& file) {
     if (!in) {
         return std::nullopt;
     }
-    std::ostringstream out;
+    TextStream out;
     out << in.rdbuf();
     return std::move(out).str();
 }
