@@ -1,5 +1,7 @@
 #include "base/log.hpp"
 
+#include "base/utf8.hpp"
+
 #include <mutex>
 #include <utility>
 
@@ -31,7 +33,7 @@ void set_log(LogSink sink) {
 void log(LogLevel level, const std::string& line) {
     const std::lock_guard lock(shared().mutex);
     if (shared().sink) {
-        shared().sink(level, line);
+        shared().sink(level, as_utf8(line));
     }
 }
 

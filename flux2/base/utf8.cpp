@@ -131,6 +131,10 @@ void append_utf8(std::string& text, char32_t c) {
     }
 }
 
+bool is_continuation(char byte) {
+    return (static_cast<uint8_t>(byte) & 0xC0) == 0x80;
+}
+
 bool is_utf8(std::string_view text) {
     for (size_t at = 0; at < text.size();) {
         if (!next_code_point(text, at)) {
@@ -138,6 +142,31 @@ bool is_utf8(std::string_view text) {
         }
     }
     return true;
+}
+
+std::string as_utf8(std::string_view text) {
+    constexpr char32_t kReplacement = 0xFFFD;
+    std::string valid;
+    valid.reserve(text.size());
+    for (size_t at = 0; at < text.size();) {
+        const size_t start = at;
+        if (next_code_point(text, at)) {
+            valid += text.substr(start, at - start);
+        } else {
+            append_utf8(valid, kReplacement);
+        }
+    }
+    return valid;
+}
+
+std::string_view utf8_start(std::string_view text, size_t max_bytes) {
+    if (text.size() <= max_bytes) {
+        return text;
+    }
+    while (max_bytes > 0 && is_continuation(text[max_bytes])) {
+        --max_bytes;
+    }
+    return text.substr(0, max_bytes);
 }
 
 std::optional<std::string> utf8_from_utf16(std::string_view bytes, bool big_endian) {

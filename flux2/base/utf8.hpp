@@ -15,7 +15,16 @@ std::optional<char32_t> next_code_point(std::string_view text, size_t& at);
 // The code point must be valid.
 void append_utf8(std::string& text, char32_t c);
 
+// Whether the byte belongs to a code point that began before it.
+bool is_continuation(char byte);
+
 bool is_utf8(std::string_view text);
+
+// The text with U+FFFD in place of bytes that are not UTF-8.
+std::string as_utf8(std::string_view text);
+
+// The start of a text: as many whole code points as max_bytes hold.
+std::string_view utf8_start(std::string_view text, size_t max_bytes);
 
 // UTF-16 without a byte-order mark. Nothing for an odd number of bytes or half a pair.
 std::optional<std::string> utf8_from_utf16(std::string_view bytes, bool big_endian);

@@ -1,6 +1,7 @@
 #include "c_api/guarded.hpp"
 
 #include "base/check.hpp"
+#include "base/utf8.hpp"
 
 namespace flux2::c_api {
 
@@ -16,7 +17,7 @@ const std::string& last_error() {
 
 flux2_status failed(ErrorKind kind, const char* message) noexcept {
     try {
-        message_of_last = message;
+        message_of_last = as_utf8(message);
     } catch (const std::bad_alloc&) {
         message_of_last = "out of memory";  // short enough to need none
     }

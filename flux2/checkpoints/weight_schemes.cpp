@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/utf8.hpp"
 #include "checkpoints/tensor_names.hpp"
 #include "formats/json_file.hpp"
 
@@ -169,10 +170,10 @@ std::string WeightSchemes::comfy_format(const std::string& layer, const std::str
           " is no JSON object with a format; ", kDamaged);
     const std::string format = json["format"].get<std::string>();
     check(!is_rotated(json) && format.find("convrot") == std::string::npos, ErrorKind::unsupported,
-          file(), ": layer ", layer, " is ", format.substr(0, 40),
+          file(), ": layer ", layer, " is ", utf8_start(format, 40),
           " with rotated weights (convrot), which this version does not support; ", kUseAnother);
     check(std::find(kKnown.begin(), kKnown.end(), format) != kKnown.end(), ErrorKind::unsupported,
-          file(), ": layer ", layer, " has the format '", format.substr(0, 40),
+          file(), ": layer ", layer, " has the format '", utf8_start(format, 40),
           "', which this version does not read; ", kUseAnother);
     return format;
 }
@@ -395,7 +396,7 @@ void WeightSchemes::set_column_factors(ScaledMatrix& matrix, const Layer& layer)
     to_f32(factors->type, factors->bytes, matrix.column_factors);
     log(LogLevel::warning, concat(file(), ": ", factors->name,
                                   " is taken for factors of the layer's input, as ModelOpt has "
-                                  "them; no file with them was seen when this was written"));
+                                  "them"));
 }
 
 }  // namespace flux2

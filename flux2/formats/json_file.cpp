@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/utf8.hpp"
 
 #include <cstdint>
 #include <string>
@@ -51,7 +52,7 @@ std::optional<T> get_json(const nlohmann::json& object, const std::string& key,
         return found->get<T>();
     } catch (const nlohmann::json::exception&) {
         fail(ErrorKind::bad_file, file.string(), ": ", key, " has an unexpected value ",
-             found->dump().substr(0, 60));
+             utf8_start(found->dump(), 60));
     }
 }
 

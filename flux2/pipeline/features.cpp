@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/system.hpp"
+#include "base/utf8.hpp"
 #include "pipeline/prompt.hpp"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ void warn_if_cut(const PromptKey& prompt, const std::string& cut_text) {
     if (!cut_text.empty()) {
         log(LogLevel::warning,
             concat("the prompt is longer than ", prompt.length,
-                   " tokens; this end of it is not used: \"", cut_text.substr(0, kShown),
+                   " tokens; this end of it is not used: \"", utf8_start(cut_text, kShown),
                    cut_text.size() > kShown ? " ..." : "", "\""));
     }
 }

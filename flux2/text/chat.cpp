@@ -1,6 +1,7 @@
 #include "text/chat.hpp"
 
 #include "base/check.hpp"
+#include "base/utf8.hpp"
 
 #include <algorithm>
 #include <span>
@@ -41,6 +42,16 @@ std::string without(std::string_view text, std::string_view mark) {
     return result;
 }
 
+// The text from the code point on to which token `first` belongs.
+std::string end_of(const Tokenizer& tokenizer, std::span<const int32_t> ids, size_t first) {
+    const std::string text = tokenizer.decode(ids);
+    size_t at = tokenizer.decode(ids.first(first)).size();
+    while (at > 0 && at < text.size() && is_continuation(text[at])) {
+        --at;
+    }
+    return text.substr(at);
+}
+
 }  // namespace
 
 std::string klein_chat(std::string_view prompt) {
@@ -62,8 +73,7 @@ EncodedPrompt encode_prompt(const Tokenizer& tokenizer, std::string_view prompt,
     encoded.n_real = std::min(n, length);
     encoded.n_cut = n - encoded.n_real;
     if (encoded.n_cut > 0) {
-        encoded.cut_text =
-            tokenizer.decode(std::span(encoded.ids).subspan(static_cast<size_t>(encoded.n_real)));
+        encoded.cut_text = end_of(tokenizer, encoded.ids, static_cast<size_t>(encoded.n_real));
         if (encoded.cut_text.ends_with(after)) {
             encoded.cut_text.erase(encoded.cut_text.size() - after.size());
         } else {

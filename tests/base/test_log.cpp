@@ -28,6 +28,13 @@ void log_from_threads() {
     }
 }
 
+TEST_CASE("lines are UTF-8, whatever the names in them are") {
+    std::string last;
+    const ScopedLog log_here([&](LogLevel, const std::string& line) { last = line; });
+    log(LogLevel::info, "caf\xE9.png and caf\xC3\xA9.png");
+    CHECK(last == "caf\xEF\xBF\xBD.png and caf\xC3\xA9.png");
+}
+
 TEST_CASE("lines from several threads come one at a time, and none is lost") {
     std::atomic<int> n_inside = 0;
     std::atomic<int> n_overlaps = 0;

@@ -3,6 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+#include <vector>
+
 using namespace flux2;
 using namespace flux2::test;
 
@@ -27,6 +30,29 @@ CaughtError refused(std::string_view bytes) {
 }
 
 }  // namespace
+
+TEST_CASE("bytes that are no UTF-8 become replacement characters, all others stay") {
+    const std::string text = "a\xC3\xA4\xE7\xBA\xA2\xF0\x9F\x8C\xB2";
+    CHECK(as_utf8(text) == text);
+    CHECK(as_utf8("") == "");
+    CHECK(as_utf8("a\xFF"
+                  "b\xE7\xBA") ==
+          "a\xEF\xBF\xBD"
+          "b\xEF\xBF\xBD");
+    for (size_t from = 0; from <= text.size(); ++from) {
+        for (size_t n = 0; from + n <= text.size(); ++n) {
+            CHECK(is_utf8(as_utf8(text.substr(from, n))));
+        }
+    }
+}
+
+TEST_CASE("the start of a text ends between code points") {
+    const std::string text = "a\xC3\xA4\xE7\xBA\xA2\xF0\x9F\x8C\xB2";
+    const std::vector<size_t> expected = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10};
+    for (size_t n = 0; n < expected.size(); ++n) {
+        CHECK(utf8_start(text, n) == text.substr(0, expected[n]));
+    }
+}
 
 TEST_CASE("UTF-8 stays as it is, without its byte-order mark") {
     CHECK(decoded("") == "");

@@ -1,3 +1,4 @@
+#include "base/utf8.hpp"
 #include "formats/sha256.hpp"
 #include "support/small_mistral.hpp"
 #include "support/support.hpp"
@@ -139,6 +140,24 @@ TEST_CASE("what does not fit dev's length is cut on the right") {
     CHECK(cut.n_real == whole.n_real - 2);
     CHECK(cut.n_cut == 2);
     CHECK(cut.cut_text == "z");
+}
+
+TEST_CASE("what is cut of a prompt is told from a whole letter on") {
+    // Every letter is two to four tokens, so most lengths end inside one.
+    const std::string prompt = "\u7ea2\u8272\u7684\u5c0f\u623f\u5b50 \u044f\U0001F332";
+    for (const Tokenizer* tokenizer : {&small_tekken(), &tiny_tokenizer()}) {
+        const int64_t n = encode_prompt(*tokenizer, prompt, 1000).n_real;
+        size_t longest = 0;
+        for (int64_t length = n; length > n / 2; --length) {
+            const std::string cut = encode_prompt(*tokenizer, prompt, length).cut_text;
+            CAPTURE(length);
+            CHECK(is_utf8(cut));
+            CHECK((cut.size() > prompt.size() || prompt.ends_with(cut)));
+            CHECK(cut.size() >= longest);
+            longest = cut.size();
+        }
+        CHECK(longest > 0);
+    }
 }
 
 TEST_CASE("Tekken does not normalise") {

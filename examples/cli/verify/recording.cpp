@@ -2,6 +2,8 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/text_stream.hpp"
+#include "base/utf8.hpp"
 #include "checkpoints/variant.hpp"
 #include "formats/json_file.hpp"
 
@@ -10,7 +12,6 @@
 #include <iomanip>
 #include <limits>
 #include <ostream>
-#include <sstream>
 #include <utility>
 
 namespace flux2::cli {
@@ -30,7 +31,7 @@ nlohmann::json Recording::settings() const {
         const std::string text = source_.metadata().get_string(key).value_or("");
         nlohmann::json parsed = parse_json(text);
         check(!parsed.is_discarded(), ErrorKind::bad_file, file().string(), ": the setting ", key,
-              " is no JSON: ", text.substr(0, 60), "; a string needs quotes");
+              " is no JSON: ", utf8_start(text, 60), "; a string needs quotes");
         settings[key] = std::move(parsed);
     }
     return settings;
@@ -132,7 +133,7 @@ void Report::compare_values(const std::string& stage, const std::string& name,
     for (size_t i = 0; i < ours.data.size(); ++i) {
         largest = std::max(largest, std::abs(ours.data[i] - other.data[i]));
     }
-    std::ostringstream result;
+    TextStream result;
     result << std::scientific << std::setprecision(2) << "rel " << error << "  max " << largest
            << "  limit " << limit;
     print(stage, name, result.str(), error <= limit);
@@ -147,7 +148,7 @@ void Report::compare_pictures(const std::string& stage, const HostTensor& ours,
         return;
     }
     const double db = psnr_8_bit(ours.data, recorded.data);
-    std::ostringstream result;
+    TextStream result;
     result << std::fixed << std::setprecision(1) << "PSNR " << db << " dB in 8 bits  limit "
            << least_db;
     print(stage, "picture", result.str(), db >= least_db);

@@ -3,6 +3,7 @@
 #include <flux2/image.hpp>
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/utf8.hpp"
 #include "common/model_choice.hpp"
 #include "formats/json_file.hpp"
 #include "formats/tensor_type.hpp"
@@ -72,7 +73,7 @@ int whole_setting(const Recording& recording, const nlohmann::json& settings, co
 fs::path recorded_file(const Recording& recording, const nlohmann::json& name, const char* what) {
     const fs::path file = name.is_string() ? name.get<std::string>() : "";
     check(file.has_filename() && file.filename() == file, ErrorKind::bad_file,
-          recording.file().string(), ": ", what, " ", name.dump().substr(0, 60),
+          recording.file().string(), ": ", what, " ", utf8_start(name.dump(), 60),
           " is not the name of a file beside it");
     return recording.file().parent_path() / file;
 }
@@ -95,12 +96,12 @@ Adapter recorded_adapter(const Recording& recording, const nlohmann::json& entry
     const bool is_pair = entry.is_array() && entry.size() == 2 && entry[0].is_string() &&
                          entry[1].is_number() && std::abs(entry[1].get<double>()) <= kMost;
     check(is_pair, ErrorKind::bad_file, recording.file().string(), ": lora has ",
-          entry.dump().substr(0, 60), ", expected a file name and a strength");
+          utf8_start(entry.dump(), 60), ", expected a file name and a strength");
     const auto text = entry[0].get<std::string>();
     const fs::path name = text;
     check(name.has_filename() && name.is_relative() && text.find('\0') == std::string::npos,
           ErrorKind::bad_file, recording.file().string(), ": lora has the file name ",
-          entry[0].dump().substr(0, 60), ", expected one relative to the recording");
+          utf8_start(entry[0].dump(), 60), ", expected one relative to the recording");
     const fs::path file = (recording.file().parent_path() / name).lexically_normal();
     check(file_exists(file), ErrorKind::bad_file, recording.file().string(), ": was recorded with ",
           file.string(), ", and there is no such file");

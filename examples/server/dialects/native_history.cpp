@@ -1,4 +1,5 @@
 #include "base/check.hpp"
+#include "base/utf8.hpp"
 #include "dialects/native.hpp"
 #include "dialects/native_repeat.hpp"
 
@@ -30,7 +31,7 @@ json entry_json(const Service& service, const std::string& id, const json& facts
 [[noreturn]] void fail_not_found(const std::string& id) {
     throw StatusError(
         404, "picture_not_found",
-        concat("there is no picture ", id.substr(0, 40), "; results leave the store in time"));
+        concat("there is no picture ", utf8_start(id, 40), "; results leave the store in time"));
 }
 
 void list_history(Service& service, const httplib::Request& request, httplib::Response& response) {

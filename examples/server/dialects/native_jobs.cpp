@@ -1,4 +1,5 @@
 #include "base/check.hpp"
+#include "base/utf8.hpp"
 #include "dialects/native.hpp"
 #include "dialects/native_fields.hpp"
 #include "dialects/native_repeat.hpp"
@@ -78,7 +79,7 @@ std::shared_ptr<Job> find_job(Service& service, const httplib::Request& request)
     std::shared_ptr<Job> job = service.runner().find(id);
     if (!job || job->request().kind != JobKind::pictures) {
         throw StatusError(404, "job_not_found",
-                          concat("there is no job ", id.substr(0, 40),
+                          concat("there is no job ", utf8_start(id, 40),
                                  "; it may have been deleted, or the server was started anew"));
     }
     return job;

@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/image_limits.hpp"
+#include "base/utf8.hpp"
 #include "common/lora_tags.hpp"
 #include "common/picture_facts.hpp"
 
@@ -119,7 +120,7 @@ void read_size(const std::string& field, const std::string& text, Request& reque
     const bool has_cross = wrong_width == std::errc() && cross != end && *cross == 'x';
     const auto [last, wrong_height] = std::from_chars(has_cross ? cross + 1 : end, end, height);
     if (!has_cross || wrong_height != std::errc() || last != end) {
-        throw FieldError(field, concat(field, " is '", text.substr(0, 40),
+        throw FieldError(field, concat(field, " is '", utf8_start(text, 40),
                                        "', expected one such as "
                                        "1024x768, or auto"));
     }

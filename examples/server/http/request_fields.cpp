@@ -1,6 +1,7 @@
 #include "http/request_fields.hpp"
 
 #include "base/check.hpp"
+#include "base/utf8.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -12,12 +13,12 @@ using nlohmann::json;
 
 constexpr int kMaxDepth = 32;
 constexpr uint64_t kMaxSeed = 9'999'999'999'999'999'999u;
-constexpr size_t kShownValue = 40;  // characters of a wrong value in a message
+constexpr size_t kShownValue = 40;  // bytes of a wrong value in a message
 
 // A value as messages show it.
 std::string shown(const json& value) {
     const std::string text = to_text(value);
-    return text.size() <= kShownValue ? text : text.substr(0, kShownValue) + "...";
+    return text.size() <= kShownValue ? text : concat(utf8_start(text, kShownValue), "...");
 }
 
 template <typename... Values>

@@ -1,4 +1,4 @@
-// Messages of the library: a callback that gets a level and a line.
+// Messages of the library: a callback that gets a level and a line, which is UTF-8.
 #pragma once
 
 #include <flux2/export.h>
