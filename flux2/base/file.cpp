@@ -1,6 +1,7 @@
 #include "base/file.hpp"
 
 #include "base/check.hpp"
+#include "base/text_stream.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -9,7 +10,6 @@
 #include <iomanip>
 #include <optional>
 #include <random>
-#include <sstream>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -21,6 +21,7 @@
 #include <windows.h>
 #else
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -62,8 +63,9 @@ bool disk_is_full() {
 
 // Creates a file that was not there; -1 when it cannot be.
 intptr_t create_new(const fs::path& path) {
-    const HANDLE file = CreateFileW(path.c_str(), GENERIC_WRITE, 0, nullptr, CREATE_NEW,
-                                    FILE_ATTRIBUTE_NORMAL, nullptr);
+    // Sharing lets the file be renamed while it is open.
+    const HANDLE file = CreateFileW(path.c_str(), GENERIC_WRITE, FILE_SHARE_DELETE, nullptr,
+                                    CREATE_NEW, FILE_ATTRIBUTE_NORMAL, nullptr);
     return file == INVALID_HANDLE_VALUE ? -1 : reinterpret_cast<intptr_t>(file);
 }
 
@@ -103,9 +105,23 @@ bool disk_is_full() {
     return errno == ENOSPC || errno == EDQUOT;
 }
 
-// Creates a file that was not there; -1 when it cannot be.
+// Creates a file that was not there, locked where the file system has locks; -1 when it cannot be.
 intptr_t create_new(const fs::path& path) {
-    return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (file < 0) {
+        return -1;
+    }
+    // Another process may have taken it for abandoned before it was locked.
+    struct stat status {};
+    const bool taken = flock(file, LOCK_EX | LOCK_NB) != 0
+                           ? errno == EWOULDBLOCK
+                           : fstat(file, &status) == 0 && status.st_nlink == 0;
+    if (taken) {
+        close(file);
+        errno = EEXIST;
+        return -1;
+    }
+    return file;
 }
 
 bool name_was_taken() {
@@ -160,10 +176,27 @@ void check_replaceable(const fs::path& path) {
           ": is a pipe or a device, which cannot be replaced by a file; give the name of a file");
 }
 
+constexpr std::string_view kTemporaryMark = ".partial-";
+constexpr size_t kTemporaryDigits = 8;
+
 fs::path temporary_name(const fs::path& path, uint32_t number) {
-    std::ostringstream suffix;
-    suffix << ".partial-" << std::hex << std::setfill('0') << std::setw(8) << number;
+    TextStream suffix;
+    suffix << kTemporaryMark << std::hex << std::setfill('0') << std::setw(kTemporaryDigits)
+           << number;
     return fs::path(path) += suffix.str();
+}
+
+// What killed processes left of this file.
+void remove_abandoned_beside(const fs::path& final_path) {
+    const fs::path folder = final_path.has_parent_path() ? final_path.parent_path() : ".";
+    const std::string name = final_path.filename().string();
+    std::error_code ignored;
+    for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
+         entry.increment(ignored)) {
+        if (is_temporary_name(entry->path().filename().string(), name)) {
+            remove_abandoned(entry->path());
+        }
+    }
 }
 
 }  // namespace
@@ -176,6 +209,7 @@ AtomicFile::AtomicFile(const fs::path& final_path, const std::function<uint32_t(
     constexpr int kMaxNames = 100;
     check_replaceable(final_path);
     final_path_ = behind_links(final_path);
+    remove_abandoned_beside(final_path_);
     for (int i = 0; handle_ == -1 && (i == 0 || (name_was_taken() && i < kMaxNames)); ++i) {
         temporary_path_ = temporary_name(final_path_, draw());
         handle_ = create_new(temporary_path_);
@@ -188,6 +222,18 @@ AtomicFile::AtomicFile(const fs::path& final_path, const std::function<uint32_t(
 void AtomicFile::remove_temporary() const {
     std::error_code ignored;
     fs::remove(temporary_path_, ignored);
+}
+
+bool is_temporary_name(std::string_view name, std::string_view final_name) {
+    const size_t ending = kTemporaryMark.size() + kTemporaryDigits;
+    if (name.size() <= ending) {
+        return false;
+    }
+    const std::string_view start = name.substr(0, name.size() - ending);
+    const std::string_view digits = name.substr(name.size() - kTemporaryDigits);
+    return name.substr(start.size()).starts_with(kTemporaryMark) &&
+           digits.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
+           (final_name.empty() || start == final_name);
 }
 
 void AtomicFile::give_up(const char* problem) const {
@@ -225,11 +271,28 @@ MappedFile::~MappedFile() {
     }
 }
 
+bool remove_abandoned(const fs::path& temporary) {
+    // Cannot be opened while anybody else has it open.
+    const HANDLE file =
+        CreateFileW(temporary.c_str(), DELETE, 0, nullptr, OPEN_EXISTING,
+                    FILE_FLAG_DELETE_ON_CLOSE | FILE_FLAG_OPEN_REPARSE_POINT, nullptr);
+    if (file == INVALID_HANDLE_VALUE) {
+        return false;
+    }
+    CloseHandle(file);
+    return true;
+}
+
 AtomicFile::~AtomicFile() {
     if (handle_ != -1) {
-        CloseHandle(reinterpret_cast<HANDLE>(handle_));
+        close();
         remove_temporary();
     }
+}
+
+void AtomicFile::close() {
+    CloseHandle(reinterpret_cast<HANDLE>(handle_));
+    handle_ = -1;
 }
 
 void AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
@@ -248,30 +311,31 @@ void AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
     }
 }
 
-void AtomicFile::finish_writing() {
+void AtomicFile::sync() {
     if (FlushFileBuffers(reinterpret_cast<HANDLE>(handle_)) == 0) {
         fail_to_write(final_path_);
     }
-    CloseHandle(reinterpret_cast<HANDLE>(handle_));
-    handle_ = -1;
 }
 
 void AtomicFile::commit() {
-    finish_writing();
+    sync();
     if (!MoveFileExW(temporary_path_.c_str(), final_path_.c_str(), MOVEFILE_REPLACE_EXISTING)) {
         give_up(": cannot be replaced: ");
     }
+    close();
 }
 
 bool AtomicFile::commit_new() {
-    finish_writing();
+    sync();
     if (MoveFileExW(temporary_path_.c_str(), final_path_.c_str(), 0)) {
+        close();
         return true;
     }
     const DWORD error = GetLastError();
     if (error != ERROR_ALREADY_EXISTS && error != ERROR_FILE_EXISTS) {
         give_up(": cannot be written: ");
     }
+    close();
     remove_temporary();
     return false;
 }
@@ -358,11 +422,29 @@ void MappedFile::forget(std::span<const std::byte> bytes) {
     }
 }
 
+bool remove_abandoned(const fs::path& temporary) {
+    const int file = open(temporary.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0) {
+        return false;
+    }
+    struct stat status {};
+    const bool abandoned =
+        fstat(file, &status) == 0 && S_ISREG(status.st_mode) && flock(file, LOCK_EX | LOCK_NB) == 0;
+    const bool removed = abandoned && unlink(temporary.c_str()) == 0;
+    close(file);
+    return removed;
+}
+
 AtomicFile::~AtomicFile() {
     if (handle_ != -1) {
-        close(static_cast<int>(handle_));
         remove_temporary();
+        close();
     }
+}
+
+void AtomicFile::close() {
+    ::close(static_cast<int>(handle_));
+    handle_ = -1;
 }
 
 void AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
@@ -380,36 +462,38 @@ void AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
     }
 }
 
-void AtomicFile::finish_writing() {
+void AtomicFile::sync() {
     if (fsync(static_cast<int>(handle_)) != 0) {
         fail_to_write(final_path_);
     }
-    close(static_cast<int>(handle_));
-    handle_ = -1;
 }
 
 void AtomicFile::commit() {
-    finish_writing();
+    sync();
     if (std::rename(temporary_path_.c_str(), final_path_.c_str()) != 0) {
         give_up(": cannot be replaced: ");
     }
+    close();
 }
 
 bool AtomicFile::commit_new() {
-    finish_writing();
+    sync();
     if (link(temporary_path_.c_str(), final_path_.c_str()) == 0) {
         remove_temporary();
+        close();
         return true;
     }
     // The name exists, or the file system has no hard links; then check for the name and rename.
     std::error_code ignored;
     if (errno == EEXIST || fs::exists(final_path_, ignored)) {
         remove_temporary();
+        close();
         return false;
     }
     if (std::rename(temporary_path_.c_str(), final_path_.c_str()) != 0) {
         give_up(": cannot be written: ");
     }
+    close();
     return true;
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace flux2 {
 
@@ -54,7 +55,8 @@ uint32_t draw_number();
 // A file that is written under a temporary name of its own in the folder of the final name.
 // commit() syncs it and renames it to the final name. Without a commit it is deleted, and an
 // existing file of the final name is untouched. If the final name is a symbolic link, the link is
-// kept and its target is replaced or created.
+// kept and its target is replaced or created. A process that is killed leaves its temporary file;
+// the next that writes the same name deletes it (remove_abandoned).
 class AtomicFile {
   public:
     // Ends of temporary names are taken from `draw` until a name is free.
@@ -78,7 +80,8 @@ class AtomicFile {
     const std::filesystem::path& temporary_path() const { return temporary_path_; }
 
   private:
-    void finish_writing();
+    void sync();
+    void close();
     void remove_temporary() const;
     // Throws bad_file with the problem and the system's reason.
     [[noreturn]] void give_up(const char* problem) const;
@@ -87,6 +90,15 @@ class AtomicFile {
     std::filesystem::path temporary_path_;
     intptr_t handle_ = -1;
 };
+
+// Whether this is the name of a temporary file of an AtomicFile, and of one for `final_name` if
+// that is not empty. Both are names without folders.
+bool is_temporary_name(std::string_view name, std::string_view final_name = {});
+
+// Deletes a temporary file of an AtomicFile, unless a process still writes it: a writer keeps it
+// locked (on Windows open) until it has its final name. Returns whether it was deleted. On a file
+// system without locks nothing is.
+bool remove_abandoned(const std::filesystem::path& temporary);
 
 // Whether the name is a pipe or a device to which bytes are written in order, such as /dev/null or
 // a terminal. Standard output (/dev/stdout) always counts as one.
@@ -100,8 +112,8 @@ void write_whole_file(const std::filesystem::path& path, std::span<const std::by
 // Creates the missing parent folders of a file. Throws bad_file.
 void make_folders_for(const std::filesystem::path& file);
 
-// Tests whether a file can be written after a call of make_folders_for; changes nothing on disk.
-// Throws as AtomicFile.
+// Tests whether a file can be written after a call of make_folders_for; nothing on disk changes but
+// that abandoned temporary files of this name are deleted. Throws as AtomicFile.
 void check_writable(const std::filesystem::path& file);
 // Whether there is a file or folder of this name, and whether it is a folder. A name that is too
 // long does not exist. Throw bad_file, with the system's reason, when the system reports an error.

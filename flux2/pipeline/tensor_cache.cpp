@@ -1,6 +1,7 @@
 #include "pipeline/tensor_cache.hpp"
 
 #include "base/check.hpp"
+#include "base/file.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "formats/safetensors.hpp"
@@ -83,7 +84,12 @@ std::optional<CachedTensor> read_entry(const fs::path& file, const std::string& 
 }  // namespace
 
 TensorCache::TensorCache(fs::path folder, uint64_t max_bytes)
-    : folder_(std::move(folder)), max_bytes_(max_bytes) {}
+    : folder_(std::move(folder)), max_bytes_(max_bytes) {
+    std::error_code ignored;
+    if (is_used() && fs::is_directory(folder_, ignored)) {
+        read_folder();
+    }
+}
 
 fs::path TensorCache::file_of(const std::string& key) const {
     return folder_ / (WideHash().add(key).hex() + kSuffix);
@@ -152,26 +158,36 @@ void TensorCache::store_result_of(const TensorSource& weights, const std::string
                "the cache; load the model again, and replace model files by renaming new ones"));
 }
 
-void TensorCache::make_room(uint64_t bytes) const {
-    struct Entry {
-        fs::file_time_type used;
-        fs::path file;
-        uint64_t bytes;
-    };
-    std::vector<Entry> entries;
-    uint64_t total = bytes;
-    for (const fs::directory_entry& file : fs::directory_iterator(folder_)) {
-        if (!file.path().string().ends_with(kSuffix)) {
+TensorCache::Contents TensorCache::read_folder() const {
+    Contents contents;
+    std::error_code gone;  // another pipeline or process may remove files too
+    for (fs::directory_iterator file(folder_, gone), end; !gone && file != end;
+         file.increment(gone)) {
+        const std::string name = file->path().filename().string();
+        const bool is_entry = name.ends_with(kSuffix);
+        const bool is_unfinished = is_temporary_name(name) && name.find(kSuffix) != name.npos;
+        // What a killed process left is deleted; what another one writes now counts.
+        if (!is_entry && (!is_unfinished || remove_abandoned(file->path()))) {
             continue;
         }
-        std::error_code gone;  // another pipeline or process may remove entries too
-        const fs::file_time_type used = file.last_write_time(gone);
-        const uintmax_t size = gone ? 0 : file.file_size(gone);
-        if (!gone) {
-            entries.push_back({used, file.path(), size});
-            total += size;
+        std::error_code error;
+        const fs::file_time_type used = file->last_write_time(error);
+        const uintmax_t size = error ? 0 : file->file_size(error);
+        if (error) {
+            continue;
+        }
+        contents.bytes += size;
+        if (is_entry) {
+            contents.entries.push_back({used, file->path(), size});
         }
     }
+    return contents;
+}
+
+void TensorCache::make_room(uint64_t bytes) const {
+    Contents contents = read_folder();
+    std::vector<Entry>& entries = contents.entries;
+    uint64_t total = bytes + contents.bytes;
     std::sort(entries.begin(), entries.end(),
               [](const Entry& a, const Entry& b) { return a.used < b.used; });
     for (const Entry& entry : entries) {

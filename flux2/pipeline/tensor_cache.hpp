@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace flux2 {
 
@@ -22,7 +23,7 @@ struct CachedTensor {
 // cannot be used, the cache is empty and a warning is logged; that is never an error.
 class TensorCache {
   public:
-    // An empty folder name: no cache.
+    // An empty folder name: no cache. Deletes what killed processes left unfinished in the folder.
     TensorCache(std::filesystem::path folder, uint64_t max_bytes);
 
     bool is_used() const { return !folder_.empty(); }
@@ -41,6 +42,17 @@ class TensorCache {
                          const HostTensor& tensor, const std::string& note = "") const;
 
   private:
+    struct Entry {
+        std::filesystem::file_time_type used;
+        std::filesystem::path file;
+        uint64_t bytes;
+    };
+    struct Contents {
+        std::vector<Entry> entries;
+        uint64_t bytes = 0;  // of the entries and of files that are being written
+    };
+
+    Contents read_folder() const;
     std::filesystem::path file_of(const std::string& key) const;
     void make_room(uint64_t bytes) const;
 

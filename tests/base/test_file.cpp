@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <functional>
 #include <future>
 #include <string>
 #include <thread>
@@ -239,7 +240,7 @@ TEST_CASE("two writers of one name do not share a temporary file") {
 
 TEST_CASE("a temporary name that is taken, by a file or a link, is left alone") {
     const TemporaryFolder folder;
-    write_file(folder / "out.partial-00000001", "another writer's");
+    const AtomicFile other(folder / "out", [] { return 1u; });
     write_file(folder / "target", "kept");
     fs::create_symlink(folder / "target", folder / "out.partial-00000002");
     uint32_t number = 0;
@@ -248,7 +249,7 @@ TEST_CASE("a temporary name that is taken, by a file or a link, is left alone") 
     file.write_at(0, bytes_of("ours"));
     file.commit();
     CHECK(read_file(folder / "out") == bytes_of("ours"));
-    CHECK(read_file(folder / "out.partial-00000001") == bytes_of("another writer's"));
+    CHECK(fs::exists(other.temporary_path()));
     CHECK(read_file(folder / "target") == bytes_of("kept"));
 }
 
@@ -375,8 +376,9 @@ TEST_CASE("a device takes bytes and stays a device") {
 
 namespace {
 
-// Starts a child that writes half a file under this name and waits; kills it there.
-void kill_a_writer(const fs::path& path) {
+// Starts a child that writes half a file under this name and waits; kills it there, after
+// `meanwhile`.
+void kill_a_writer(const fs::path& path, const std::function<void()>& meanwhile = {}) {
     int ready[2] = {};
     REQUIRE(pipe(ready) == 0);
     const pid_t child = fork();
@@ -397,6 +399,9 @@ void kill_a_writer(const fs::path& path) {
     const ssize_t n_read = read(ready[0], &byte, 1);
     close(ready[0]);
     CHECK(n_read == 1);
+    if (meanwhile) {
+        meanwhile();
+    }
     CHECK(kill(child, SIGKILL) == 0);
     int status = 0;
     CHECK(waitpid(child, &status, 0) == child);
@@ -410,6 +415,29 @@ TEST_CASE("a killed writer leaves the old file whole") {
     write_file(folder / "out", "old");
     kill_a_writer(folder / "out");
     CHECK(read_file(folder / "out") == bytes_of("old"));
+}
+
+TEST_CASE("what a killed writer left is deleted by the next of the same name, not while it lives") {
+    const TemporaryFolder folder;
+    write_file(folder / "other.partial-0000000a", "of another file");
+    write_file(folder / "out.partial-notahex", "of another program");
+    fs::path temporary;
+    kill_a_writer(folder / "out", [&] {
+        write_whole_file(folder / "out", bytes_of("new"));
+        CHECK(folder.names().size() == 4);  // that of the child too
+        for (const std::string& name : folder.names()) {
+            if (is_temporary_name(name, "out")) {
+                temporary = folder / name;
+            }
+        }
+        REQUIRE(!temporary.empty());
+        CHECK_FALSE(remove_abandoned(temporary));
+        CHECK(read_file(temporary) == bytes_of("half of the new"));
+    });
+    CHECK(fs::exists(temporary));
+    write_whole_file(folder / "out", bytes_of("newer"));
+    CHECK(folder.names() ==
+          std::vector<std::string>{"other.partial-0000000a", "out", "out.partial-notahex"});
 }
 
 TEST_CASE("a killed writer leaves nothing under a new final name") {
@@ -429,6 +457,17 @@ TEST_CASE("a size no disk has is refused with both numbers") {
     // The free space may change between two looks at it, so only a number is asked for.
     CHECK(error.message.find_first_of("0123456789", error.message.find("has only ")) ==
           error.message.find("has only ") + 9);
+}
+
+TEST_CASE("the names of temporary files are told from others") {
+    CHECK(is_temporary_name("a.gguf.partial-0123abcd"));
+    CHECK(is_temporary_name("a.gguf.partial-0123abcd", "a.gguf"));
+    CHECK_FALSE(is_temporary_name("a.gguf.partial-0123abcd", "b.gguf"));
+    for (const char* other : {"", "a", ".partial-0123abcd", "a.partial-0123abc",
+                              "a.partial-0123ABCD", "a.partial-0123abcd5", "a.partial_0123abcd"}) {
+        CAPTURE(other);
+        CHECK_FALSE(is_temporary_name(other));
+    }
 }
 
 TEST_CASE("a small size fits on the disk") {

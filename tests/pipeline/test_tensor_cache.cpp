@@ -1,5 +1,6 @@
 #include "pipeline/tensor_cache.hpp"
 
+#include "base/file.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "formats/safetensors.hpp"
@@ -105,6 +106,29 @@ TEST_CASE("the entries used longest ago make room") {
     // What is larger than the whole cache is not kept.
     cache.store("huge", filled(4, 100'000));
     CHECK(!cache.find("huge", kShape));
+}
+
+TEST_CASE(
+    "unfinished files count while they are written, and are deleted when their writer is gone") {
+    const test::TemporaryFolder folder;
+    const std::string left = "0.cache.safetensors.partial-0000000a";
+    test::write_file(folder / left, std::string(100'000, 'x'));
+    test::write_file(folder / "notes.partial-0000000a", "of nobody here");
+    const TensorCache cache(folder.path(), 25'000);
+    CHECK(folder.names() == std::vector<std::string>{"notes.partial-0000000a"});
+
+    AtomicFile living(folder / "1.cache.safetensors");
+    living.extend_to(10'000);
+    cache.store("first", filled(1));
+    CHECK(cache.find("first", kShape));
+    cache.store("second", filled(2));  // no room for three
+    CHECK(!cache.find("first", kShape));
+    CHECK(cache.find("second", kShape));
+    CHECK(fs::exists(living.temporary_path()));
+
+    test::write_file(folder / left, "x");
+    cache.store("second", filled(2));
+    CHECK(!fs::exists(folder / left));
 }
 
 TEST_CASE("an entry with a flipped bit is removed with one line, wherever the bit is") {
