@@ -19,13 +19,28 @@ namespace flux2 {
 
 namespace fs = std::filesystem;
 
+// Backslashes are plain but before a quote: there each is doubled, and one more stands for the
+// quote.
+std::wstring quoted_for_windows(std::wstring_view argument) {
+    std::wstring quoted = L"\"";
+    size_t n_backslashes = 0;
+    for (const wchar_t c : argument) {
+        if (c == L'"') {
+            quoted.append(n_backslashes + 1, L'\\');
+        }
+        n_backslashes = c == L'\\' ? n_backslashes + 1 : 0;
+        quoted += c;
+    }
+    quoted.append(n_backslashes, L'\\');
+    return quoted + L'"';
+}
+
 #ifdef _WIN32
 
 int run_program(const fs::path& program, const std::vector<std::string>& arguments) {
-    // The C library joins the arguments with spaces; quotes keep them apart.
-    std::vector<std::wstring> texts = {L"\"" + program.wstring() + L"\""};
+    std::vector<std::wstring> texts = {quoted_for_windows(program.wstring())};
     for (const std::string& argument : arguments) {
-        texts.push_back(L"\"" + fs::path(argument).wstring() + L"\"");
+        texts.push_back(quoted_for_windows(fs::path(argument).wstring()));
     }
     std::vector<const wchar_t*> pointers;
     for (const std::wstring& text : texts) {
