@@ -172,8 +172,8 @@ MetadataResult text_encoder_metadata(const Checkpoint& checkpoint, const TextEnc
     }
     const fs::path tokenizer = find_tokenizer(checkpoint, options.tokenizer);
     if (!tokenizer.empty()) {
-        result.warnings = add_tokenizer(metadata, tokenizer, sizes.vocabulary,
-                                        read_model_config(checkpoint.source()));
+        add_tokenizer(metadata, tokenizer, sizes.vocabulary,
+                      read_model_config(checkpoint.source()));
     } else if (!metadata.contains("tokenizer.ggml.tokens")) {
         result.warnings.push_back(checkpoint.file() +
                                   ": has no tokenizer.json beside it; the result cannot read "

@@ -1,13 +1,13 @@
-// Splits a text into the pieces within which a tokenizer merges.
+// Splits a text into the pieces within which a tokenizer merges: each pattern of
+// base/split_patterns as code.
 #pragma once
+
+#include "base/split_patterns.hpp"
 
 #include <cstddef>
 #include <string_view>
 
 namespace flux2 {
-
-// Whose pattern (base/split_patterns) is used. next_piece implements each pattern as code.
-enum class Split { qwen, tekken };
 
 // The piece that begins at `begin`, which must lie inside the text; it is never empty. Consecutive
 // pieces make up the whole text.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <optional>
 
 namespace flux2 {
 namespace {
@@ -31,25 +32,15 @@ std::string merge_text(const json& merge) {
                : merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>();
 }
 
-bool has_split(const json& pre_tokenizer, std::string_view pattern) {
-    const json steps = pre_tokenizer.value("pretokenizers", json::array({pre_tokenizer}));
-    return std::any_of(steps.begin(), steps.end(), [&](const json& step) {
-        return step.value("pattern", json::object()).value("Regex", "") == pattern;
-    });
-}
-
 Split read_split(const json& root, const std::string& file) {
     const auto type = root.at("model").value("type", "BPE");
     check(type == "BPE", ErrorKind::unsupported, file, ": is a tokenizer of type ", type,
           ", expected BPE as in Qwen3 and Mistral");
-    const json pre_tokenizer = root.value("pre_tokenizer", json::object());
-    if (has_split(pre_tokenizer, kTekkenSplit)) {
-        return Split::tekken;
-    }
-    check(has_split(pre_tokenizer, kQwenSplit), ErrorKind::unsupported, file,
+    const std::optional<Split> split = split_of_tokenizer(root);
+    check(split.has_value(), ErrorKind::unsupported, file,
           ": does not split text as Qwen3 or Mistral does; use the tokenizer.json of the text "
           "encoder");
-    return Split::qwen;
+    return *split;
 }
 
 }  // namespace

@@ -1,20 +1,28 @@
+#include "base/split_patterns.hpp"
 #include "support/support.hpp"
+#include "text/vocabulary.hpp"
 #include "tokenizer_metadata.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace flux2::convert {
 namespace {
 
-const std::string kSplit = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N})";
+namespace fs = std::filesystem;
 
-std::string tokenizer_json(const std::string& merges, const std::string& split = kSplit) {
+std::string tokenizer_json(const std::string& merges,
+                           const std::string& split = std::string(kQwenSplit)) {
     return R"({"added_tokens": [{"id": 3, "content": "<|endoftext|>", "special": true},
                                 {"id": 4, "content": "<|im_end|>", "special": true},
                                 {"id": 5, "content": "<think>", "special": false}],
-               "pre_tokenizer": {"pattern": {"Regex": ")" +
-           split + R"("}},
+               "pre_tokenizer": {"pattern": {"Regex": )" +
+           nlohmann::json(split).dump() + R"(}},
                "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": )" +
            merges + "}}";
 }
@@ -22,7 +30,7 @@ std::string tokenizer_json(const std::string& merges, const std::string& split =
 Metadata convert_tokenizer(const std::filesystem::path& file, int64_t n_tokens,
                            const nlohmann::json& config = nlohmann::json::object()) {
     Metadata metadata;
-    CHECK(add_tokenizer(metadata, file, n_tokens, config).empty());
+    add_tokenizer(metadata, file, n_tokens, config);
     return metadata;
 }
 
@@ -89,14 +97,36 @@ TEST_CASE("a tokenizer that does not fit or is none is refused") {
     CHECK(error_with(R"({"model": {"type": "Unigram"}})", 5).kind == ErrorKind::unsupported);
 }
 
-TEST_CASE("another way to split text is pointed out") {
+TEST_CASE("converter and runtime take the same ways to split text, under the same names") {
     const test::TemporaryFolder folder;
-    test::write_file(folder / "tokenizer.json", tokenizer_json("[]", "other"));
-    Metadata metadata;
-    const auto warnings =
-        add_tokenizer(metadata, folder / "tokenizer.json", 6, nlohmann::json::object());
-    REQUIRE(warnings.size() == 1);
-    CHECK(warnings.front().find("split") != std::string::npos);
+    const fs::path file = folder / "tokenizer.json";
+    // Qwen2.5's relatives that split numbers by threes begin as Qwen's own.
+    std::string by_threes(kQwenSplit);
+    by_threes.replace(by_threes.find(R"(|\p{N}|)"), 8, R"(|\p{N}{1,3}|)");
+    const std::vector<std::pair<std::string, std::string>> cases = {
+        {std::string(kQwenSplit), "qwen2"},
+        {std::string(kTekkenSplit), "tekken"},
+        {by_threes, ""},
+        {"other", ""},
+        {std::string(kQwenSplit) + "|x", ""}};
+    for (const auto& [split, name] : cases) {
+        CAPTURE(split);
+        const std::string text = tokenizer_json("[]", split);
+        test::write_file(file, text);
+        Metadata metadata;
+        const auto convert = [&] { add_tokenizer(metadata, file, 6, nlohmann::json::object()); };
+        const auto open = [&] { return read_tokenizer_json(text, file.string()).split; };
+        if (!name.empty()) {
+            convert();
+            CHECK(metadata.get_string("tokenizer.ggml.pre") == name);
+            CHECK((open() == Split::tekken) == (name == "tekken"));
+            continue;
+        }
+        const auto refused = test::error_of(convert);
+        CHECK(refused.kind == ErrorKind::unsupported);
+        CHECK(refused.mentions("does not split text as Qwen3 or Mistral does"));
+        CHECK(test::error_of(open).message == refused.message);
+    }
 }
 
 }  // namespace
