@@ -343,7 +343,10 @@ flux2_status flux2_encode_prompts(flux2_pipeline* pipeline, const flux2_request*
                   " is a null pointer");
             texts.emplace_back(prompts[i]);
         }
-        pipeline->pipeline.encode_prompts(to_request(given), texts, to_progress(given));
+        const size_t n_held =
+            pipeline->pipeline.encode_prompts(to_request(given), texts, to_progress(given));
+        check(n_held == n_prompts, ErrorKind::out_of_memory, "there is memory for ", n_held, " of ",
+              n_prompts, " prompts, the first ones; use these, then encode the others");
     });
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,35 +26,43 @@ struct PromptKey {
 // Everything that the features of a prompt depend on, to the last bit: contents of the tokenizer,
 // by their hash, configuration, files of the text encoder, where it computes, type and layout of
 // its weights.
-std::string encoder_facts(const Model& model, LoadedModel& loaded_model,
-                          const std::string& tokenizer);
+std::string encoder_facts(const Model& model, LoadedModel& loaded_model);
 
 // Borrows everything it is given.
 class FeatureStore {
   public:
     FeatureStore(const Model& model, LoadedModel& loaded_model, const TensorCache& cache);
 
-    // Makes the features of all these prompts available, loading the text encoder at most once.
-    // Returns whether it was needed. Warns about prompts that are too long, also when their
-    // features are cached.
-    bool prepare(const std::vector<PromptKey>& prompts);
-    // Of a prompt that was prepared.
-    SharedTensor get(const PromptKey& prompt) const;
+    // Called with each prompt once its features are there.
+    using OnReady = std::function<void(const PromptKey&)>;
 
-    // How many prompts are held in memory: eight, each with a negative one.
+    // Makes the features of at most kHeld prompts available, loading the text encoder at most once.
+    // Returns how many it encoded. Warns about prompts that are too long, also when their features
+    // are cached.
+    size_t prepare(const std::vector<PromptKey>& prompts);
+    // The same for any number of prompts: each is held until it is got, or until the next call.
+    size_t prepare_ahead(const std::vector<PromptKey>& prompts, const OnReady& on_ready = {});
+    // Of a prompt that was prepared.
+    SharedTensor get(const PromptKey& prompt);
+
+    // How many prompts that were used are held, the last ones.
     static constexpr size_t kHeld = 16;
 
   private:
     struct Entry {
         PromptKey prompt;
         SharedTensor features;
-        std::string cut_text;  // the end of the prompt that is not used
+        std::string cut_text;   // the end of the prompt that is not used
+        bool is_ahead = false;  // held until it is got
     };
 
-    bool keep(const PromptKey& prompt);
+    bool keep(const PromptKey& prompt, bool ahead);
     void add(Entry entry);
-    bool find_cached(const PromptKey& prompt, const std::string& facts);
-    void encode(const std::vector<PromptKey>& prompts);
+    bool find_cached(const PromptKey& prompt, bool ahead, const std::string& facts);
+    size_t make(const std::vector<PromptKey>& prompts, bool ahead, const OnReady& on_ready);
+    void encode(const PromptKey& prompt, bool ahead);
+    void drop_used();
+    std::deque<Entry>::iterator find(const PromptKey& prompt);
 
     const Model& model_;
     LoadedModel& loaded_model_;

@@ -6,7 +6,9 @@
 #include "checkpoints/inventory.hpp"
 #include "checkpoints/text_config.hpp"
 #include "checkpoints/variant.hpp"
+#include "pipeline/model_tokenizer.hpp"
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -18,6 +20,7 @@ struct Model {
     std::optional<Checkpoint> tiny;          // decodes previews; none: a linear map is used
     bool tiny_decodes = false;               // whether it also decodes the picture
     std::optional<Checkpoint> text_encoder;  // none when features come from files only
+    std::unique_ptr<ModelTokenizer> tokenizer = std::make_unique<ModelTokenizer>();
     TransformerSizes sizes;
     Variant variant = Variant::klein;
     SamplingDefaults defaults = {};

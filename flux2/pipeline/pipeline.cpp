@@ -25,6 +25,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <new>
 #include <optional>
 #include <utility>
@@ -97,6 +98,15 @@ void blend_each(const std::vector<KnownRegion>& known, HostTensor& x, float sigm
     x = join_pictures(pictures);
 }
 
+// How many prompts can be held ahead, one at least.
+size_t prompts_with_room(uint64_t bytes_of_one) {
+    constexpr uint64_t kShareOfFree = 4;  // the rest is for the networks
+    const uint64_t free = available_ram_bytes();
+    return free == 0
+               ? std::numeric_limits<size_t>::max()
+               : static_cast<size_t>(std::max<uint64_t>(1, free / kShareOfFree / bytes_of_one));
+}
+
 // Both show the same part of a scene only if they have the same shape.
 void keep_colours_of(const Image& source, Image& result) {
     const double source_shape = static_cast<double>(source.width) / source.height;
@@ -142,9 +152,9 @@ struct Pipeline::Impl {
                           const Reporter& reporter);
     void generate(const Request& request, const Job& job, const OnPicture& on_picture,
                   const Reporter& reporter);
-    bool prepare_features(const std::vector<PromptKey>& prompts, const Reporter& reporter);
-    void encode_ahead(const Request& request, const Job& job,
-                      const std::vector<std::string>& prompts, const Reporter& reporter);
+    BlockWatch watch_encoder(const Reporter& reporter);
+    size_t encode_ahead(const Request& request, const Job& job,
+                        const std::vector<std::string>& prompts, const Reporter& reporter);
     Conditioning condition(const Job& job, const FittedImages& images, Result& result,
                            const Reporter& reporter);
     HostTensor encode_image(const Image& image, Result& result);
@@ -210,13 +220,11 @@ void Pipeline::Impl::tell_size(const Job& job) {
     told_size = line;
 }
 
-// Returns whether the text encoder was needed.
-bool Pipeline::Impl::prepare_features(const std::vector<PromptKey>& prompts,
-                                      const Reporter& reporter) {
-    const BlockWatch watch(loaded_model.backend(Part::text_encoder), [&](double share) {
-        reporter.report({.stage = Stage::encode_prompt, .what = "", .share = share});
-    });
-    return features.prepare(prompts);
+// Reports the blocks of the text encoder while it exists.
+BlockWatch Pipeline::Impl::watch_encoder(const Reporter& reporter) {
+    return {loaded_model.backend(Part::text_encoder), [&reporter](double share) {
+                reporter.report({.stage = Stage::encode_prompt, .what = "", .share = share});
+            }};
 }
 
 HostTensor Pipeline::Impl::encode_image(const Image& image, Result& result) {
@@ -239,7 +247,8 @@ Conditioning Pipeline::Impl::condition(const Job& job, const FittedImages& image
         if (job.two_passes) {
             prompts.push_back({job.negative_prompt, job.text_length, changed_by});
         }
-        result.prompt_cached = !prepare_features(prompts, reporter);
+        const BlockWatch watch = watch_encoder(reporter);
+        result.prompt_cached = features.prepare(prompts) == 0;
         note_memory(result);
         conditioning.txt = features.get(prompts.front());
         if (job.two_passes) {
@@ -485,27 +494,32 @@ void Pipeline::Impl::generate_several(const Request& request, Job job, int n,
     }
 }
 
-void Pipeline::Impl::encode_ahead(const Request& request, const Job& job,
-                                  const std::vector<std::string>& prompts,
-                                  const Reporter& reporter) {
+size_t Pipeline::Impl::encode_ahead(const Request& request, const Job& job,
+                                    const std::vector<std::string>& prompts,
+                                    const Reporter& reporter) {
     std::vector<PromptKey> keys;
     for (const std::string& prompt : prompts) {
         const std::string full = with_reference_sentences(prompt, request);
         check_prompt(full);
         keys.push_back({full, job.text_length, identity_of(job.adapters.text_encoder)});
     }
+    const auto n_values = static_cast<uint64_t>(model.sizes.text_width * job.text_length);
+    keys.resize(std::min(keys.size(), prompts_with_room(n_values * sizeof(float))));
+    const size_t n_encoded = keys.size();
     if (job.two_passes) {
         keys.push_back(
             {job.negative_prompt, job.text_length, identity_of(job.adapters.text_encoder)});
     }
     loaded_model.set_adapters(job.adapters);
     const LoadWatch loads(loaded_model, reporter);
+    const BlockWatch watch = watch_encoder(reporter);
     try {
-        prepare_features(keys, reporter);
+        features.prepare_ahead(keys);
     } catch (...) {
         const FreeUnlessKept freed(loaded_model);
         throw;
     }
+    return n_encoded;
 }
 
 Pipeline::Pipeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -549,17 +563,18 @@ void Pipeline::generate_several(const Request& request, int n, const OnPicture& 
     });
 }
 
-void Pipeline::encode_prompts(const Request& request, const std::vector<std::string>& prompts,
-                              const Progress& progress) {
+size_t Pipeline::encode_prompts(const Request& request, const std::vector<std::string>& prompts,
+                                const Progress& progress) {
     const Reporter reporter(request, progress);
     reporter.check_cancel();
-    do_work([&] {
+    return do_work([&] {
         const Job job = impl_->resolve_job(request);
         impl_->memory.prepare(job);
-        if (!job.features) {
-            const CancelWatch cancel(impl_->loaded_model, request);
-            impl_->encode_ahead(request, job, prompts, reporter);
+        if (job.features) {
+            return prompts.size();
         }
+        const CancelWatch cancel(impl_->loaded_model, request);
+        return impl_->encode_ahead(request, job, prompts, reporter);
     });
 }
 

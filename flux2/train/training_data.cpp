@@ -77,24 +77,33 @@ class Encoder {
 
     void encode_captions(const std::vector<DatasetSource>& sources,
                          const std::vector<DatasetPicture>& pictures, TrainingData& data) {
-        std::map<std::string, SharedTensor> known;
-        const auto features_of = [&](const std::string& caption, Caches::Stores& stores) {
-            SharedTensor& features = known[caption];
-            if (!features) {
-                const PromptKey key = {caption, model_.text.text_length};
-                data.n_encoded += stores.features.prepare({key}) ? 1 : 0;
-                features = stores.features.get(key);
-            }
-            return features;
-        };
+        std::map<std::string, std::vector<size_t>> pictures_of;
+        std::map<Caches::Stores*, std::vector<PromptKey>> captions_in;
         for (size_t i = 0; i < pictures.size(); ++i) {
-            data.pictures[i].txt =
-                features_of(with_trigger_word(pictures[i].caption, options_.trigger_word),
-                            caches_.of(sources[pictures[i].source]));
-            count();
+            const std::string caption =
+                with_trigger_word(pictures[i].caption, options_.trigger_word);
+            std::vector<size_t>& same = pictures_of[caption];
+            if (same.empty()) {
+                captions_in[&caches_.of(sources[pictures[i].source])].push_back(key_of(caption));
+            }
+            same.push_back(i);
         }
-        if (options_.without_caption) {
-            data.no_caption = features_of("", caches_.common());
+        if (options_.without_caption && !pictures_of.contains("")) {
+            captions_in[&caches_.common()].push_back(key_of(""));
+        }
+        for (const auto& [stores, captions] : captions_in) {
+            FeatureStore& features = stores->features;
+            data.n_encoded += features.prepare_ahead(
+                captions, [&](const PromptKey& key) { count(pictures_of[key.prompt].size()); });
+            for (const PromptKey& key : captions) {
+                const SharedTensor txt = features.get(key);
+                for (const size_t i : pictures_of[key.prompt]) {
+                    data.pictures[i].txt = txt;
+                }
+                if (options_.without_caption && key.prompt.empty()) {
+                    data.no_caption = txt;
+                }
+            }
         }
     }
 
@@ -117,13 +126,17 @@ class Encoder {
             for (size_t control = 0; control < pictures[i].controls.size(); ++control) {
                 result.references.push_back(encode(load_control(pictures[i], control, source)));
             }
-            count();
+            count(1);
         }
     }
 
   private:
-    void count() {
-        ++n_done_;
+    PromptKey key_of(const std::string& caption) const {
+        return {caption, model_.text.text_length};
+    }
+
+    void count(size_t n) {
+        n_done_ += n;
         if (on_encoded_) {
             on_encoded_(static_cast<double>(n_done_) / static_cast<double>(n_total_));
         }

@@ -3,6 +3,7 @@
 
 #include <flux2/flux2.hpp>
 #include "base/log.hpp"
+#include "base/utf8.hpp"
 #include "pipeline/prompt.hpp"
 #include "support/cli.hpp"
 
@@ -15,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,7 +43,7 @@ struct SmallModel {
         const Model model = open_model(files, "");
         LoadedModel loaded_model(model, options);
         loaded_model.set_placement(Part::text_encoder, placement);
-        return encoder_facts(model, loaded_model, tokenizer_hash(*model.text_encoder));
+        return encoder_facts(model, loaded_model);
     }
     bool repacks(const std::string& type) const {
         const Model model = open_model(files, "");
@@ -113,6 +115,91 @@ TEST_CASE("a prompt that is cut is warned about wherever its features come from"
         CHECK(result.prompt_cached == (source != std::string("encoder")));
         CHECK(n == 1);
     }
+}
+
+TEST_CASE("the line about a prompt that is cut holds whole letters only") {
+    const SmallModel small;
+    Request request = small_request("");
+    request.text_length = 16;
+    std::vector<std::string> prompts;
+    for (size_t shift = 0; shift < 8; ++shift) {
+        std::string prompt(shift, 'a');
+        for (int i = 0; i < 80; ++i) {
+            prompt += shift % 2 == 0 ? "\u7ea2\u8272" : "\U0001F332\u044f";
+        }
+        prompts.push_back(prompt);
+    }
+    std::vector<std::string> lines;
+    const ScopedLog told([&](LogLevel level, const std::string& line) {
+        if (level == LogLevel::warning && line.find("is not used: \"") != std::string::npos) {
+            lines.push_back(line);
+        }
+    });
+    CHECK(small.load().encode_prompts(request, prompts) == prompts.size());
+    REQUIRE(lines.size() == prompts.size());
+    for (size_t i = 0; i < lines.size(); ++i) {
+        const size_t begin = lines[i].find('"') + 1;
+        const std::string quoted = lines[i].substr(begin, lines[i].rfind(" ...\"") - begin);
+        CAPTURE(lines[i]);
+        CHECK(is_utf8(quoted));
+        CHECK(quoted.size() > 290);
+        CHECK(prompts[i].find(quoted) != std::string::npos);
+    }
+}
+
+TEST_CASE("the tokenizer is built once for a model, whatever becomes of its file") {
+    SmallModel small;
+    small.options.cache_folder.clear();
+    Pipeline pipeline = small.load();
+    const Image before = pipeline.generate(small_request("red")).image;
+    fs::remove(small.folder / "tokenizer.json");
+    CHECK(!pipeline.generate(small_request("blue")).prompt_cached);
+    CHECK(pipeline.generate(small_request("red")).image.rgb == before.rgb);
+    // Without the file only a model that has read it can do without.
+    Pipeline without = small.load();
+    CHECK(test::error_of([&] { without.generate(small_request("red")); }).mentions("tokenizer"));
+}
+
+TEST_CASE("threads share the tokenizer of a model") {
+    const SmallModel small;
+    const Model model = open_model(small.files, "");
+    std::vector<std::future<const Tokenizer*>> users;
+    for (int i = 0; i < 4; ++i) {
+        users.push_back(std::async(std::launch::async,
+                                   [&] { return &model.tokenizer->get(*model.text_encoder); }));
+    }
+    const Tokenizer* first = users.front().get();
+    REQUIRE(first != nullptr);
+    for (size_t i = 1; i < users.size(); ++i) {
+        CHECK(users[i].get() == first);
+    }
+    CHECK(first->encode("red") == load_tokenizer(*model.text_encoder).encode("red"));
+    CHECK(model.tokenizer->hash(*model.text_encoder) == tokenizer_hash(*model.text_encoder));
+}
+
+TEST_CASE("all prompts that are encoded ahead are held until they are used") {
+    SmallModel small;
+    small.options.cache_folder.clear();
+    Pipeline pipeline = small.load();
+    std::vector<std::string> prompts;
+    for (int i = 0; i < 40; ++i) {
+        prompts.push_back("red " + std::to_string(i));
+    }
+    REQUIRE(prompts.size() > 2 * FeatureStore::kHeld);
+    CHECK(pipeline.encode_prompts(small_request(""), prompts) == prompts.size());
+    for (size_t i = 0; i < prompts.size(); ++i) {
+        CAPTURE(prompts[i]);
+        CHECK(pipeline.generate(small_request(prompts[i])).prompt_cached);
+        if (i % 10 == 0) {  // others come between
+            CHECK(!pipeline.generate(small_request("other " + prompts[i])).prompt_cached);
+        }
+    }
+    // Those that were used first are dropped, and those of a call that the next one replaced.
+    CHECK(!pipeline.generate(small_request(prompts.front())).prompt_cached);
+    CHECK(pipeline.generate(small_request(prompts.back())).prompt_cached);
+    CHECK(pipeline.encode_prompts(small_request(""), {prompts[0], "new"}) == 2);
+    CHECK(pipeline.encode_prompts(small_request(""), {"newer"}) == 1);
+    CHECK(pipeline.generate(small_request("newer")).prompt_cached);
 }
 
 TEST_CASE("a damaged entry of the cache gives the same picture as none") {

@@ -33,8 +33,8 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxPromptFileBytes = 16 << 20;
 constexpr size_t kMaxPictures = 1'000'000;  // of one run
-// Prompts that are encoded in one batch; the library holds the features of as many.
-constexpr size_t kPromptsAhead = 8;
+// Prompts that are encoded before the first picture is drawn; later as many as were drawn before.
+constexpr size_t kFirstPrompts = 8;
 
 std::string read_standard_input() {
     const EndsAtOnce while_waiting;
@@ -379,12 +379,11 @@ void PictureMaker::take_prompt(Worker& worker, const GenerateOptions& o,
     }
     if (prompts.size() > 1 && i >= worker.n_encoded) {
         std::vector<std::string> texts;
-        while (texts.size() < kPromptsAhead && i + texts.size() < prompts.size() &&
+        while (texts.size() < std::max(kFirstPrompts, i) && i + texts.size() < prompts.size() &&
                encoded_alike(prompts[i + texts.size()], prompts[i])) {
             texts.push_back(prompts[i + texts.size()].text);
         }
-        worker.pipeline.encode_prompts(worker.request, texts, show);
-        worker.n_encoded = i + texts.size();
+        worker.n_encoded = i + worker.pipeline.encode_prompts(worker.request, texts, show);
     }
     worker.request.prompt = prompts[i].text;
     worker.prompt = i;

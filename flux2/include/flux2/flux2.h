@@ -442,8 +442,10 @@ FLUX2_API flux2_status flux2_generate_several(flux2_pipeline* pipeline,
                                               flux2_result* results);
 
 // Encodes the prompts of requests that are otherwise like this one ahead, so that the text encoder
-// is loaded once for many pictures; eight of them are held in memory. Refuses what flux2_generate
-// would refuse, and obeys the request's progress and cancel token.
+// is loaded once for many pictures. Each is held in memory until a request has used it or this is
+// called again. FLUX2_OUT_OF_MEMORY when a quarter of the free RAM has no room for all; the message
+// says how many of the first ones are held. Refuses what flux2_generate would refuse, and obeys the
+// request's progress and cancel token.
 FLUX2_API flux2_status flux2_encode_prompts(flux2_pipeline* pipeline, const flux2_request* request,
                                             const char* const* prompts, size_t n_prompts);
 

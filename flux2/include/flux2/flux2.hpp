@@ -358,14 +358,17 @@ class Pipeline {
     FLUX2_API void generate_several(const Request& request, int n, const OnPicture& on_picture,
                                     const Progress& progress = {});
     // Encodes the prompts of later requests that are otherwise equal to this one, so that the text
-    // encoder is loaded once for many pictures; the features of eight prompts are held in memory.
+    // encoder is loaded once for many pictures. Encodes the first of them, as many as a quarter of
+    // the free RAM has room for, and returns how many: all, as a rule. Each of these is held in
+    // memory until a request has used it or this is called again; the others must be given again.
     // Checks and limits are those of generate; the request's cancel flag is obeyed.
-    FLUX2_API void encode_prompts(const Request& request, const std::vector<std::string>& prompts,
-                                  const Progress& progress = {});
+    FLUX2_API size_t encode_prompts(const Request& request, const std::vector<std::string>& prompts,
+                                    const Progress& progress = {});
     // Peak memory of a request, from its real graphs, and how long it takes: n pictures in one
-    // pass, or as many as there is room for. For the time a few blocks of the networks are loaded
-    // and timed, in a second or two; LoadOptions::cache_folder keeps the results. On a GPU, parts
-    // that are loaded are freed first.
+    // pass, or as many as there is room for. To forecast time, it loads and times a few blocks of
+    // each network; this takes one to two seconds, once per machine and model if
+    // LoadOptions::cache_folder is set. On a GPU, parts that are loaded are freed first. The
+    // request's cancel flag is obeyed.
     FLUX2_API MemoryPlan plan(const Request& request, int n = 1);
 
   private:
