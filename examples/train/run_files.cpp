@@ -4,6 +4,10 @@
 #include "base/file.hpp"
 #include "base/hash.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -14,12 +18,23 @@ namespace fs = std::filesystem;
 
 constexpr size_t kStatesKept = 2;
 
+// By name, size and a part of the contents: pieces spread evenly over each file, which differ for
+// other weights of the same shapes, since reading many gigabytes would delay each start.
 std::string identity_of(const Checkpoint& checkpoint) {
-    uint64_t bytes = 0;
+    constexpr size_t kPieces = 1024;
+    constexpr size_t kPieceBytes = 4096;
+    uint64_t n_bytes = 0;
+    WideHash hash;
     for (const MappedFile& file : checkpoint.source().files()) {
-        bytes += file.bytes().size();
+        const std::span<const std::byte> bytes = file.bytes();
+        n_bytes += bytes.size();
+        const size_t step = std::max(bytes.size() / kPieces, kPieceBytes);
+        for (size_t at = 0; at < bytes.size(); at += step) {
+            hash.add(bytes.subspan(at, std::min(kPieceBytes, bytes.size() - at)));
+        }
     }
-    return concat(checkpoint.source().path().filename().string(), " of ", bytes, " bytes");
+    return concat(checkpoint.source().path().filename().string(), " of ", n_bytes, " bytes ",
+                  hash.hex().substr(0, 12));
 }
 
 std::string identity_of(const std::vector<DatasetSource>& sources,
@@ -165,9 +180,8 @@ void RunFiles::save(Trainer& trainer, const TrainedAdapter& adapter) const {
     // The state last: a run that is resumed from it finds the LoRA file too.
     write_adapter(adapter_file(options_.output_folder, options_.output_name, step), trainer,
                   adapter);
-    TrainingState state = trainer.state();
-    state.settings = settings_;
-    write_state(state_file(options_.output_folder, options_.output_name, step), state);
+    write_state(state_file(options_.output_folder, options_.output_name, step),
+                trainer.state(settings_));
     remove_old(step);
 }
 

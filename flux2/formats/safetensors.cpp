@@ -315,11 +315,20 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Floa
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<EncodedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
+    std::vector<TensorBytes> borrowed;
+    for (const EncodedTensor& tensor : tensors) {
+        borrowed.push_back({tensor.name, tensor.type, tensor.shape, tensor.bytes});
+    }
+    write_safetensors(path, borrowed, metadata);
+}
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<TensorBytes>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
     Layout layout;
     if (!metadata.empty()) {
         layout.header["__metadata__"] = metadata;
     }
-    for (const EncodedTensor& tensor : tensors) {
+    for (const TensorBytes& tensor : tensors) {
         layout.add(tensor.name, tensor.type, tensor.shape, tensor.bytes);
     }
     layout.write(path);

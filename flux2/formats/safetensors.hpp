@@ -34,7 +34,17 @@ struct EncodedTensor {
     std::vector<std::byte> bytes;
 };
 
-// Writes a file of any types, with texts under __metadata__, atomically.
+// The same where the bytes lie.
+struct TensorBytes {
+    std::string name;
+    TensorType type = TensorType::f32;
+    std::vector<int64_t> shape;
+    std::span<const std::byte> bytes;
+};
+
+// Write a file of any types, with texts under __metadata__, atomically and without copying tensors.
+void write_safetensors(const std::filesystem::path& path, const std::vector<TensorBytes>& tensors,
+                       const std::map<std::string, std::string>& metadata);
 void write_safetensors(const std::filesystem::path& path, const std::vector<EncodedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata);
 

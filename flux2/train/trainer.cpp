@@ -93,9 +93,10 @@ StepResult Trainer::step(const std::atomic<bool>* cancel) {
     const double largest =
         options_.max_grad_norm > 0 ? options_.max_grad_norm : std::numeric_limits<double>::max();
     result.gradient_norm = clip_gradients(gradients_, largest, options_.n_threads);
-    check(std::isfinite(result.loss) && std::isfinite(result.gradient_norm), ErrorKind::internal,
-          "the loss of step ", result.step, " is ", result.loss, " and its gradients have norm ",
-          result.gradient_norm, "; begin again with a lower learning_rate");
+    check(std::isfinite(result.loss) && std::isfinite(result.gradient_norm),
+          ErrorKind::bad_argument, "the loss of step ", result.step, " is ", result.loss,
+          " and its gradients have norm ", result.gradient_norm,
+          "; begin again with a lower learning_rate");
     optimiser_.step(adapter_.parameters(), gradients_, result.learning_rate, options_.n_threads);
     const auto decay = static_cast<float>(options_.ema_decay);
     const std::span<const float> parameters = adapter_.parameters();
@@ -108,11 +109,10 @@ StepResult Trainer::step(const std::atomic<bool>* cancel) {
     return result;
 }
 
-TrainingState Trainer::state() const {
-    const std::span<const float> parameters = adapter_.parameters();
+TrainingStateView Trainer::state(const RunSettings& settings) const {
     return {.n_steps = n_done_,
-            .settings = {},
-            .parameters = {parameters.begin(), parameters.end()},
+            .settings = settings,
+            .parameters = adapter_.parameters(),
             .optimiser = optimiser_.state(),
             .average = average_};
 }

@@ -53,12 +53,12 @@ class Trainer {
 
     int64_t n_done() const { return n_done_; }
     bool is_finished() const { return n_done_ >= options_.n_steps; }
-    // The next step. Throws cancelled once *cancel is true, and `internal` for a loss or gradients
-    // that are not finite; parameters and state are then those before the step.
+    // The next step. Throws cancelled once *cancel is true, and bad_argument for a loss or
+    // gradients that are not finite; parameters and state are then those before the step.
     StepResult step(const std::atomic<bool>* cancel = nullptr);
 
-    // Without settings.
-    TrainingState state() const;
+    // Borrows what it shows, the settings too: valid until the next step.
+    TrainingStateView state(const RunSettings& settings) const;
     // Throws bad_file when the state is of other sizes.
     void restore(TrainingState state);
 

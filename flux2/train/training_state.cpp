@@ -3,6 +3,7 @@
 #include "base/check.hpp"
 #include "base/hash.hpp"
 #include "base/parse_number.hpp"
+#include "base/utf8.hpp"
 #include "formats/json_file.hpp"
 #include "formats/safetensors.hpp"
 #include "formats/tensor_source.hpp"
@@ -22,19 +23,15 @@ namespace fs = std::filesystem;
 constexpr const char* kFormat = "flux2 training state 1";
 constexpr size_t kStepDigits = 8;
 
-// An array of a state under its name in the file.
-struct NamedBytes {
-    std::string name;
-    TensorType type;
-    std::span<const std::byte> bytes;
-};
-
-std::vector<NamedBytes> arrays_of(const TrainingState& state) {
-    std::vector<NamedBytes> arrays;
+// The arrays of a state under their names in the file.
+std::vector<TensorBytes> arrays_of(const TrainingStateView& state) {
+    std::vector<TensorBytes> arrays;
     const auto add = [&](const std::string& name, const auto& values) {
         if (!values.empty()) {
             const bool is_float = sizeof(values[0]) == sizeof(float);
-            arrays.push_back({name, is_float ? TensorType::f32 : TensorType::u8,
+            arrays.push_back({name,
+                              is_float ? TensorType::f32 : TensorType::u8,
+                              {static_cast<int64_t>(values.size())},
                               std::as_bytes(std::span(values))});
         }
     };
@@ -50,10 +47,10 @@ std::vector<NamedBytes> arrays_of(const TrainingState& state) {
     return arrays;
 }
 
-std::string checksum(const TrainingState& state, const std::string& settings) {
+std::string checksum(const TrainingStateView& state, const std::string& settings) {
     Hash hash;
     hash.add(concat(state.n_steps, " ", state.optimiser.n_steps)).add(settings);
-    for (const NamedBytes& array : arrays_of(state)) {
+    for (const TensorBytes& array : arrays_of(state)) {
         hash.add(array.name);
         hash.add(array.bytes);
     }
@@ -71,6 +68,15 @@ std::string metadata_text(const TensorSource& source, const char* key) {
     check(text.has_value(), ErrorKind::bad_file, source.path().string(), ": it has no ", key,
           " and is no state of a training run");
     return *text;
+}
+
+// Names of files may not be UTF-8.
+RunSettings in_utf8(const RunSettings& settings) {
+    RunSettings valid;
+    for (const auto& [name, value] : settings) {
+        valid[as_utf8(name)] = as_utf8(value);
+    }
+    return valid;
 }
 
 // Empty where the file has none.
@@ -91,14 +97,13 @@ AdamW::Moments moments(const TensorSource& source, const std::string& name) {
 
 }  // namespace
 
-void write_state(const fs::path& file, const TrainingState& state) {
-    const std::string settings = nlohmann::json(state.settings).dump();
-    std::vector<EncodedTensor> tensors;
-    for (const NamedBytes& array : arrays_of(state)) {
-        const auto n = static_cast<int64_t>(array.bytes.size() / data_bytes(array.type, 1));
-        tensors.push_back({array.name, array.type, {n}, {array.bytes.begin(), array.bytes.end()}});
-    }
-    write_safetensors(file, tensors,
+TrainingStateView view_of(const TrainingState& state) {
+    return {state.n_steps, state.settings, state.parameters, state.optimiser, state.average};
+}
+
+void write_state(const fs::path& file, const TrainingStateView& state) {
+    const std::string settings = nlohmann::json(in_utf8(state.settings)).dump();
+    write_safetensors(file, arrays_of(state),
                       {{"format", kFormat},
                        {"steps", std::to_string(state.n_steps)},
                        {"optimiser_steps", std::to_string(state.optimiser.n_steps)},
@@ -123,12 +128,15 @@ TrainingState read_state(const fs::path& file) {
     state.optimiser.mean = moments(source, "optimiser.mean");
     state.optimiser.square = moments(source, "optimiser.square");
     state.average = floats(source, "average");
-    check(checksum(state, settings) == metadata_text(source, "checksum"), ErrorKind::bad_file,
-          file.string(), ": the file is damaged (its checksum differs); use an earlier state");
+    check(checksum(view_of(state), settings) == metadata_text(source, "checksum"),
+          ErrorKind::bad_file, file.string(),
+          ": the file is damaged (its checksum differs); use an earlier state");
     return state;
 }
 
-void check_same_settings(const RunSettings& stored, const RunSettings& now, const fs::path& file) {
+void check_same_settings(const RunSettings& stored, const RunSettings& given,
+                         const fs::path& file) {
+    const RunSettings now = in_utf8(given);
     std::string differences;
     const auto add = [&](const std::string& name, const std::string& before,
                          const std::string& after) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,13 +24,24 @@ struct TrainingState {
     std::vector<float> average;  // of parameters, decaying; empty: not computed
 };
 
-// Written atomically, with a checksum. Throws out_of_disk and bad_file.
-void write_state(const std::filesystem::path& file, const TrainingState& state);
+// The same where it lies, to be written.
+struct TrainingStateView {
+    int64_t n_steps;
+    const RunSettings& settings;
+    std::span<const float> parameters;
+    const AdamW::State& optimiser;
+    std::span<const float> average;
+};
+TrainingStateView view_of(const TrainingState& state);
+
+// Written atomically, with a checksum, from where it lies. Bytes of settings that are not UTF-8
+// become U+FFFD. Throws out_of_disk and bad_file.
+void write_state(const std::filesystem::path& file, const TrainingStateView& state);
 // Throws bad_file for another file or a damaged one.
 TrainingState read_state(const std::filesystem::path& file);
 
-// Throws bad_argument, naming each setting with both values, when they differ.
-void check_same_settings(const RunSettings& stored, const RunSettings& now,
+// Throws bad_argument, naming each setting with both values, when they differ as a file holds them.
+void check_same_settings(const RunSettings& stored, const RunSettings& given,
                          const std::filesystem::path& file);
 
 // The names of files of a run: "NAME-step00000100.safetensors" and "NAME-step00000100.state".

@@ -15,6 +15,7 @@ namespace flux2 {
 namespace {
 
 namespace fs = std::filesystem;
+using test::Arguments;
 using test::joined;
 using test::kBlueprints;
 using test::kBundledModel;
@@ -146,13 +147,38 @@ TEST_CASE("a run that cannot write ends with the state it had") {
     }
 }
 
+TEST_CASE("a run is not resumed with another model of the same name and size") {
+    const TrainCase c;
+    const fs::path model = c.folder / "model.gguf";
+    fs::copy_file(kBundledModel / "flux2-tiny-bf16.gguf", model);
+    const Arguments run = joined(c.short_run("out"), {"--diffusion-model", model.string()});
+    const auto first = c.run(joined(run, {"--max_train_steps", "1"}));
+    REQUIRE_MESSAGE(first.exit_code == 0, first.err);
+    const Arguments again = joined(run, {"--max_train_steps", "2", "--resume", c.in("out")});
+    test::Bytes bytes = test::read_file(model);
+    for (size_t i = bytes.size() / 2; i < bytes.size(); i += 64) {
+        bytes[i] ^= std::byte{1};  // the lowest bit of a weight
+    }
+    test::write_file(model, bytes);
+    const auto other = c.run(again);
+    CHECK(other.exit_code == 2);
+    CHECK(says(other, "diffusion-model model.gguf of "));
+    for (size_t i = bytes.size() / 2; i < bytes.size(); i += 64) {
+        bytes[i] ^= std::byte{1};
+    }
+    test::write_file(model, bytes);
+    const auto same = c.run(again);
+    CHECK(same.exit_code == 0);
+    CHECK(says(same, "resumed after step 1"));
+}
+
 TEST_CASE("a loss that is not finite ends the run with the last good state") {
     const TrainCase c;
     const auto result =
         c.run(joined(c.short_run("out"), {"--max_train_steps", "30", "--learning_rate", "1",
                                           "--max_grad_norm", "0", "--network_alpha", "1e30"}));
     CAPTURE(result.err);
-    CHECK(result.exit_code == 1);
+    CHECK(result.exit_code == 2);
     CHECK(says(result, "begin again with a lower learning_rate"));
     // The first step is fine, since B is zero; the second is not.
     CHECK(says(result, "--resume " + c.in("out/lora-step00000001.state")));

@@ -26,7 +26,7 @@ TrainingState small_state() {
 TEST_CASE("a state is read as it was written") {
     const TemporaryFolder folder;
     const TrainingState written = small_state();
-    write_state(folder / "a.state", written);
+    write_state(folder / "a.state", view_of(written));
     const TrainingState read = read_state(folder / "a.state");
     CHECK(read.n_steps == 12);
     CHECK(read.settings == written.settings);
@@ -43,7 +43,7 @@ TEST_CASE("a state is read as it was written") {
 
 TEST_CASE("damaged states and other files are refused") {
     const TemporaryFolder folder;
-    write_state(folder / "a.state", small_state());
+    write_state(folder / "a.state", view_of(small_state()));
     test::Bytes bytes = test::read_file(folder / "a.state");
     bytes.back() ^= std::byte{1};
     test::write_file(folder / "b.state", bytes);
@@ -55,6 +55,34 @@ TEST_CASE("damaged states and other files are refused") {
         std::filesystem::path(FLUX2_TINY_MODEL) / "blueprint-lora.safetensors";
     CHECK(test::error_of([&] { read_state(lora); }).mentions("no state of a training run"));
     CHECK(test::error_of([&] { read_state(folder / "absent.state"); }).kind == ErrorKind::bad_file);
+}
+
+TEST_CASE("a state is written from where it lies, without copies of its arrays") {
+    const TemporaryFolder folder;
+    TrainingState state = small_state();
+    constexpr size_t kMany = 1'000'000;
+    state.parameters.assign(kMany, 1.5f);
+    state.average.assign(kMany, 2.5f);
+    {
+        const test::AllocationWatch watch;
+        write_state(folder / "a.state", view_of(state));
+        CHECK(watch.largest() < kMany);  // a quarter of one array
+    }
+    CHECK(read_state(folder / "a.state").average == state.average);
+}
+
+TEST_CASE("settings that are not UTF-8 are written, and are the same when the run resumes") {
+    const TemporaryFolder folder;
+    TrainingState state = small_state();
+    state.settings = {{"diffusion-model", "caf\xE9.gguf of 5 bytes"}, {"trigger_word", "\xFF\xFE"}};
+    write_state(folder / "a.state", view_of(state));
+    const TrainingState read = read_state(folder / "a.state");
+    CHECK(read.settings.at("diffusion-model") == "caf\xEF\xBF\xBD.gguf of 5 bytes");
+    CHECK_NOTHROW(check_same_settings(read.settings, state.settings, "a.state"));
+    state.settings["diffusion-model"] = "caf\xE9.gguf of 6 bytes";
+    CHECK(test::error_of([&] {
+              check_same_settings(read.settings, state.settings, "a.state");
+          }).mentions("of 5 bytes -> "));
 }
 
 TEST_CASE("changed settings are named with both values") {
