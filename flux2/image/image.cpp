@@ -353,8 +353,10 @@ Image from_planes(const HostTensor& planes) {
         for (size_t c = 0; c < 3; c++) {
             const float value = std::clamp(planes.data[c * n + i], -1.0f, 1.0f);
             if (std::isnan(value)) {
-                fail(ErrorKind::internal, "the picture has a value that is not a number at pixel ",
-                     i % static_cast<size_t>(width), ", ", i / static_cast<size_t>(width));
+                fail(ErrorKind::backend, "the picture has a value that is not a number at pixel ",
+                     i % static_cast<size_t>(width), ", ", i / static_cast<size_t>(width),
+                     ": weights or adapters are damaged or too strong, or the device computes "
+                     "wrongly; try it without adapters, and on another device");
             }
             image.rgb[3 * i + c] =
                 static_cast<uint8_t>(std::nearbyint((value / 2.0f + 0.5f) * 255.0f));

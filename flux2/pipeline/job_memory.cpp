@@ -32,6 +32,20 @@ DeviceInfo device_named(const std::string& name) {
     return {};
 }
 
+// While it exists, the flag stops the measuring.
+class MeasuringCancel {
+  public:
+    MeasuringCancel(MachineSpeed& machine, const std::atomic<bool>* flag) : machine_(machine) {
+        machine_.set_cancel(flag);
+    }
+    ~MeasuringCancel() { machine_.set_cancel(nullptr); }
+    MeasuringCancel(const MeasuringCancel&) = delete;
+    MeasuringCancel& operator=(const MeasuringCancel&) = delete;
+
+  private:
+    MachineSpeed& machine_;
+};
+
 }  // namespace
 
 JobMemory::JobMemory(const Model& model, const LoadOptions& options, const TensorCache& cache,
@@ -69,8 +83,8 @@ MemoryChoice JobMemory::choose(const Job& job) {
     return planner_->choose(job, limits());
 }
 
-// The graphs of huge pictures would take gigabytes themselves, so what such a picture needs is told
-// by the largest one that is allowed.
+// Laying out graphs for a huge picture would itself take gigabytes, so its needs are extrapolated
+// from the largest allowed size.
 void JobMemory::check_sides(const Job& job) {
     Job largest = job;
     largest.width = std::min(job.width, kMaxSide);
@@ -146,11 +160,12 @@ void JobMemory::limit_pictures(Job& job) {
     }
 }
 
-MemoryPlan JobMemory::plan(const Job& job) {
+MemoryPlan JobMemory::plan(const Job& job, const std::atomic<bool>* cancel) {
     MemoryChoice choice = choose(job);
     if (!machine_speed_) {
         machine_speed_.emplace(model_, options_, cache_);
     }
+    const MeasuringCancel watch(*machine_speed_, cancel);
     forecast(choice.plan, planner_->computations(job, choice), *machine_speed_, [&] {
         for (const Backend* device : loaded_model_.devices()) {
             if (!device->is_cpu()) {

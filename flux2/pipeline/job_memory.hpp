@@ -10,6 +10,7 @@
 #include "pipeline/request.hpp"
 #include "pipeline/tensor_cache.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 
@@ -35,8 +36,8 @@ class JobMemory {
         machine_speed_.reset();
     }
 
-    // What prepare would choose, with the seconds it takes.
-    MemoryPlan plan(const Job& job);
+    // What prepare would choose, with the seconds it takes. Throws cancelled once *cancel is true.
+    MemoryPlan plan(const Job& job, const std::atomic<bool>* cancel = nullptr);
 
   private:
     MemoryLimits limits() const;

@@ -77,8 +77,8 @@ class OperationTimes {
             operations_[i].seconds = std::min(operations_[i].seconds, seconds);
             ++i;
         });
+        const Unwatched after(backend_);
         run();
-        backend_.set_on_operation({});
     }
 
     double seconds() const {
@@ -109,6 +109,14 @@ class OperationTimes {
     struct Operation {
         NodeWork work;
         double seconds;
+    };
+    // Ends the watching when it dies, also when a run is cancelled.
+    struct Unwatched {
+        explicit Unwatched(Backend& b) : backend(b) {}
+        ~Unwatched() { backend.set_on_operation({}); }
+        Unwatched(const Unwatched&) = delete;
+        Unwatched& operator=(const Unwatched&) = delete;
+        Backend& backend;
     };
 
     Backend& backend_;

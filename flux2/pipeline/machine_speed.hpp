@@ -11,6 +11,7 @@
 #include "pipeline/network_piece.hpp"
 #include "pipeline/tensor_cache.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -46,6 +47,9 @@ class MachineSpeed {
     // `device` is one of several that the transformer has; empty: the part's.
     NetworkSpeeds of(Part part, Placement placement, const std::string& device, int64_t size,
                      const std::function<void()>& before_measuring = {});
+
+    // Cancels measuring once *flag is true, as Backend::set_cancel says. Null: never.
+    void set_cancel(const std::atomic<bool>* flag) { backends_.set_cancel(flag); }
 
     // How many computations have been timed so far.
     size_t n_measured() const { return n_measured_; }

@@ -580,6 +580,7 @@ size_t Pipeline::encode_prompts(const Request& request, const std::vector<std::s
 
 MemoryPlan Pipeline::plan(const Request& request, int n) {
     check_picture_count(request, n);
+    Reporter(request, {}).check_cancel();
     return do_work([&] {
         Job job = impl_->resolve_job(request);
         job.n_pictures = n;
@@ -587,7 +588,7 @@ MemoryPlan Pipeline::plan(const Request& request, int n) {
             impl_->memory.limit_pictures(job);
         }
         impl_->tell_size(job);
-        MemoryPlan plan = impl_->memory.plan(job);
+        MemoryPlan plan = impl_->memory.plan(job, request.cancel);
         plan.width = job.width;
         plan.height = job.height;
         plan.steps = job.steps;

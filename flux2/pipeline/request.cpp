@@ -94,7 +94,7 @@ void resolve_size(const Request& request, const Model& model, Job& job) {
     const size_t n = request.references.size();
     check(!request.match_reference || *request.match_reference < n, ErrorKind::bad_argument,
           "the size of reference ", request.match_reference.value_or(0) + 1,
-          " is asked for, but there are ", n, "; add one with -r, or choose another");
+          " is asked for, but there are ", n, "; add one, or choose another");
     check(!request.match_reference || !(request.width || request.height), ErrorKind::bad_argument,
           "both a size and the size of a reference are asked for; leave out one of them");
     if (!width || !height) {
@@ -139,7 +139,9 @@ void resolve_steps(const Request& request, const Model& model, Job& job) {
               strength,
               " is out of range; use more than 0 (almost keeps the picture) up to 1 (ignores it)");
         const auto n = static_cast<float>(job.sigmas.size() - 1);
-        const auto skipped = static_cast<std::ptrdiff_t>(n - std::min(n * strength, n));
+        // However small the strength, one step is left.
+        const auto skipped =
+            static_cast<std::ptrdiff_t>(std::min(n - std::min(n * strength, n), n - 1));
         job.sigmas.erase(job.sigmas.begin(), job.sigmas.begin() + skipped);
     }
     job.steps = static_cast<int>(job.sigmas.size()) - 1;

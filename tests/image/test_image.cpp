@@ -150,7 +150,7 @@ TEST_CASE("planes that are no picture are refused") {
     HostTensor planes({2, 2, 3, 1});
     planes.data[5] = std::numeric_limits<float>::quiet_NaN();
     const auto error = test::error_of([&] { from_planes(planes); });
-    CHECK(error.kind == ErrorKind::internal);
+    CHECK(error.kind == ErrorKind::backend);
     CHECK(error.mentions("pixel 1, 0"));
     CHECK(test::error_of([] {
               from_planes(HostTensor({2, 2, 4, 1}));

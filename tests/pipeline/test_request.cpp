@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -189,6 +190,12 @@ TEST_CASE("strength drops the first steps of the schedule") {
     CHECK(resolve(r, model).steps == 8);
     r.init->strength = 0.05f;
     CHECK(resolve(r, model).steps == 1);
+    // In F32 8 - 8 * 1e-9 is 8.
+    for (const float tiny : {1e-9f, std::numeric_limits<float>::min()}) {
+        r.init->strength = tiny;
+        CHECK(resolve(r, model).steps == 1);
+        CHECK(resolve(r, model).sigmas == std::vector<float>(whole.end() - 2, whole.end()));
+    }
     for (const float wrong : {0.0f, -1.0f, 1.5f}) {
         r.init->strength = wrong;
         CHECK(test::error_of([&] { resolve(r, model); }).mentions("strength"));

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -188,6 +189,39 @@ TEST_CASE("what was measured is found in the cache, unless it is damaged or from
     MachineSpeed other(bundled.model, bundled.options, cache);
     bundled.plan(other);
     CHECK(other.n_measured() == 5);
+}
+
+TEST_CASE("a plan is cancelled before it and while it measures") {
+    const auto flag_and_request = [](std::atomic<bool>& flag) {
+        Request request;
+        request.prompt = "a house";
+        request.width = request.height = 64;
+        request.cancel = &flag;
+        return request;
+    };
+    LoadOptions options;
+    options.device = "CPU";
+    options.threads = 1;
+    Pipeline pipeline = Pipeline::load(find_model(FLUX2_TINY_MODEL).files, options);
+    std::atomic<bool> flag = true;
+    CHECK(test::error_of([&] { pipeline.plan(flag_and_request(flag)); }).kind ==
+          ErrorKind::cancelled);
+    flag = false;
+    int n_measured = 0;
+    {
+        const ScopedLog log([&](LogLevel, const std::string& line) {
+            if (line.find("GFLOP/s") != std::string::npos) {
+                ++n_measured;
+                flag = true;
+            }
+        });
+        CHECK(test::error_of([&] { pipeline.plan(flag_and_request(flag)); }).kind ==
+              ErrorKind::cancelled);
+        CHECK(n_measured == 1);
+    }
+    // The next plan measures what is missing.
+    flag = false;
+    CHECK(pipeline.plan(flag_and_request(flag)).seconds > 0);
 }
 
 TEST_CASE("a larger job measures only the sizes that are missing") {

@@ -20,7 +20,7 @@ typedef enum flux2_status FLUX2_ENUM_TYPE {
     FLUX2_UNSUPPORTED = 3,    // a valid file or feature this version does not handle
     FLUX2_OUT_OF_MEMORY = 4,  // host or device memory
     FLUX2_OUT_OF_DISK = 5,    // no room for an output
-    FLUX2_BACKEND = 6,        // a device failed
+    FLUX2_BACKEND = 6,        // a device failed, or what was computed is not finite
     FLUX2_CANCELLED = 7,      // the progress callback or the cancel token asked to stop
     FLUX2_INTERNAL = 8        // a bug of ours
 } flux2_status;

@@ -15,7 +15,7 @@ enum class ErrorKind {
     unsupported,    // a valid file or feature this version does not handle
     out_of_memory,  // host or device memory
     out_of_disk,    // no room for an output
-    backend,        // a device failed
+    backend,        // a device failed, or what was computed is not finite
     cancelled,      // the caller or the user asked to stop
     internal,       // a bug of ours, or a check that failed
 };

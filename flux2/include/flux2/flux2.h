@@ -483,9 +483,10 @@ static inline flux2_memory_plan flux2_memory_plan_default(void) {
     return plan;
 }
 
-// Peak memory of a request, from its real graphs, and how long it takes. For that a few blocks of
-// the networks are loaded and timed, in a second or two; the cache folder keeps the results. On a
-// GPU, parts that are loaded are freed first. Takes a plan as flux2_memory_plan_default or
+// Peak memory of a request, from its real graphs, and how long it takes. To forecast time, it loads
+// and times a few blocks of each network; this takes one to two seconds, once per machine and model
+// if a cache folder is set. On a GPU, parts that are loaded are freed first. Obeys the request's
+// cancel token. Takes a plan as flux2_memory_plan_default or
 // flux2_memory_plan_free left it; on failure it stays so.
 FLUX2_API flux2_status flux2_plan(flux2_pipeline* pipeline, const flux2_request* request,
                                   flux2_memory_plan* plan);
