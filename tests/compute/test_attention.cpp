@@ -246,6 +246,31 @@ TEST_CASE("attention in 16 bits is the formula, but for the rounding") {
     }
 }
 
+TEST_CASE("a score that is not a number is not hidden") {
+    std::vector<Kind> kinds = {Kind::exact};
+    if (cpu::has_amx()) {
+        kinds.push_back(Kind::amx);
+    }
+    for (const Kind kind : kinds) {
+        // More keys than a block has, and the bad one in the first and in the last.
+        for (const int64_t bad_key : {0, 1000}) {
+            const Case c{
+                .width = 64, .n_head = 2, .n_head_kv = 2, .n = 40, .n_kv = 1035, .kind = kind};
+            Data x = random_data(c);
+            x.k[static_cast<size_t>(bad_key * c.n_head_kv * c.width)] =
+                std::numeric_limits<float>::quiet_NaN();  // of head 0
+            const HostTensor y = compute(c, x, 2);
+            CAPTURE(bad_key);
+            CHECK(std::isnan(y.data.front()));
+            int64_t n_bad = 0;
+            for (const float value : y.data) {
+                n_bad += std::isnan(value) ? 1 : 0;
+            }
+            CHECK(n_bad == c.width * c.n);
+        }
+    }
+}
+
 TEST_CASE("a mask hides keys from single queries in AMX tiles too") {
     const Kind kind = cpu::has_amx() ? Kind::amx : Kind::exact;
     for (const int64_t n : {1, 45, 530}) {

@@ -163,7 +163,8 @@ FLUX2_AMX float AmxSoftmax::add(float* scores, int64_t n, int64_t n_seen, float 
         const __m512 lowest = _mm512_set1_ps(kLowest);
         const auto seen =
             static_cast<__mmask16>(n_seen - i >= kVector ? 0xffff : (1u << (n_seen - i)) - 1);
-        x = _mm512_mask_max_ps(lowest, seen, x, lowest);
+        // In this order a score that is not a number stays one.
+        x = _mm512_mask_max_ps(lowest, seen, lowest, x);
         _mm512_storeu_ps(scores + i, x);
         most = _mm512_max_ps(most, x);
     }

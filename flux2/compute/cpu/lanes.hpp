@@ -13,11 +13,13 @@ namespace flux2::cpu {
 constexpr int64_t kLanes = 4;
 
 #if defined(__GNUC__)
+constexpr bool kHasVectors = true;
 using Lanes = float __attribute__((vector_size(16)));
 // For code of newer x86 CPUs.
 using EightFloats = float __attribute__((vector_size(32)));
 using SixteenFloats = float __attribute__((vector_size(64)));
 #else
+constexpr bool kHasVectors = false;
 struct Lanes {
     std::array<float, 4> v;
 

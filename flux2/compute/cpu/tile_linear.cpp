@@ -172,14 +172,17 @@ const OwnOperation kMakeTiles = {"cpu tiles", make_tiles};
 
 // Whether this CPU multiplies matrices of the type in F32 unless they suit codes. With AVX2 and
 // nothing newer all of them; Arm CPUs without instructions for small matrices Q2_K and Q3_K, which
-// ggml multiplies half as fast, and F16, whose products it adds up in F16.
+// ggml multiplies half as fast, and F16, whose products it adds up in F16. Other builds none.
 bool has_f32_tiles(ggml_type type) {
 #if defined(FLUX2_X86)
     static_cast<void>(type);
     return has_avx2() && !has_avx512();
-#else
+#elif defined(__aarch64__)
     return !has_matrix_tiles() &&
            (type == GGML_TYPE_F16 || type == GGML_TYPE_Q2_K || type == GGML_TYPE_Q3_K);
+#else
+    static_cast<void>(type);
+    return false;
 #endif
 }
 

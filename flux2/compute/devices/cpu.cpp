@@ -1,4 +1,5 @@
 // The CPU, with functions of ours for nodes (compute/cpu).
+#include "compute/cpu/lanes.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
 #include "compute/devices/kinds.hpp"
 
@@ -62,7 +63,8 @@ std::unique_ptr<Device> make_cpu_device(ggml_backend_dev_t device) {
     }
     return std::make_unique<CpuDevice>(
         device, DeviceAbilities{
-                    .operations = Operations::cpu,
+                    // Without vectors ours would be slower than ggml's.
+                    .operations = cpu::kHasVectors ? Operations::cpu : Operations::stock,
                     // On CPUs other than x86 ggml has only plain code for
                     // BF16, twenty times slower than for F16.
                     .multiplies_bf16 = ggml_cpu_has_avx2() != 0 || cpu::has_matrix_tiles(),

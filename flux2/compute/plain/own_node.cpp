@@ -1,5 +1,9 @@
 #include "compute/plain/own_node.hpp"
 
+#if __has_include(<ggml-impl.h>)
+#include <ggml-impl.h>
+#endif
+
 #include <new>
 #include <utility>
 #include <vector>
@@ -14,6 +18,11 @@ struct Identity {
 };
 
 constexpr size_t kIdentityOffset = kNodeParamsOffset - sizeof(Identity);
+
+#if __has_include(<ggml-impl.h>)
+static_assert(sizeof(ggml_custom_op_params) <= kIdentityOffset,
+              "ggml's parameters of custom operations reach into ours: raise kNodeParamsOffset");
+#endif
 
 Identity identity_of(const ggml_tensor* node) {
     Identity identity = {};
