@@ -44,8 +44,8 @@ class AdapterSet {
     // Changes the values of a whole tensor [out, in], adapter after adapter.
     void apply(const std::string& tensor, std::span<float> values) const;
 
-    // The same for sets that change a network in the same way; other texts for other files,
-    // strengths and filters. Empty for an empty set.
+    // Key of this set for comparisons and caches: equal keys mean equal changes. Empty for an empty
+    // set.
     const std::string& identity() const { return identity_; }
     // How many modules of the i-th adapter are used here.
     const std::vector<size_t>& n_used() const { return n_used_; }

@@ -28,8 +28,9 @@ Mask softened_inside(const Mask& mask, int pixels);
 // The smallest region with all values above 0; empty when there are none.
 Region covered_region(const Mask& mask);
 
-// For a picture of w x h cells of 16 x 16 pixels, of which the region of the mask fills the first
-// `inner` pixels: the largest value in each cell, 0..1. Cells beyond have the value at the border.
+// Reduces the mask to one value per latent token (w x h of them), 0..1: the largest value of the
+// mask under the token. `region` of the mask is scaled to `inner` pixels; tokens outside `inner`
+// repeat the border.
 std::vector<float> mask_cells(const Mask& mask, const Region& region, ImageSize inner, int w,
                               int h);
 

@@ -36,7 +36,8 @@ class AdamW {
         Moments mean, square;  // of gradients, decaying
     };
     const State& state() const { return state_; }
-    // Throws bad_argument when it has another number of parameters, or other bits.
+    // Throws bad_argument unless the state has this optimiser's number of parameters and precision
+    // (F32 or 8 bits).
     void restore(State state);
     // Of that many parameters' state.
     static uint64_t state_bytes(size_t n_parameters, bool eight_bits);

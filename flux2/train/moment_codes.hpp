@@ -1,8 +1,7 @@
 // Moments of an optimiser in 8 bits. A block of 256 values has one factor, its largest magnitude,
 // and codes for powers of 2^(1/12) below it. Means take a sign and 127 powers, down to 2^-10.5;
-// squares 255 powers, down to 2^-21.2. Values between two of them are rounded to either, by chance,
-// so that they are expected to stay what they are: rounding to the nearest would keep a moment that
-// changes by less than the distance of two powers, 6 %, where it is for ever.
+// squares 255 powers, down to 2^-21.2. Rounding is stochastic and unbiased. With rounding to
+// nearest, a moment that changes by less than one level (6 %) per step would never move.
 #pragma once
 
 #include <cstddef>

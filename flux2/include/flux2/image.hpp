@@ -77,7 +77,7 @@ FLUX2_API Mask decode_mask(std::span<const std::byte> bytes, const std::string& 
 
 // A piece of text inside a PNG, a JPEG or a WebP, such as the settings it was made with.
 struct ImageText {
-    std::string key;   // 1 to 79 Latin letters, digits, spaces
+    std::string key;   // 1 to 79 printable characters of ASCII
     std::string text;  // UTF-8
 };
 
@@ -104,9 +104,11 @@ FLUX2_API void save_image(const std::filesystem::path& path, const Image& image,
 FLUX2_API bool save_new_image(const std::filesystem::path& path, const Image& image,
                               const std::vector<ImageText>& texts = {});
 
-// How a JPEG and a WebP are compressed, in the terms of Pillow. A PNG and a BMP keep every pixel.
+// How a JPEG and a WebP are compressed. A PNG and a BMP keep every pixel.
 struct ImageCompression {
-    int quality = 95;       // 0 to 100; a JPEG has colour at full resolution above 90
+    // 0 to 100, on the scale of the format's encoder (stb, libwebp), so that equal numbers give
+    // files of other sizes elsewhere; a JPEG has colour at full resolution above 90.
+    int quality = 95;
     bool lossless = false;  // a WebP keeps every pixel, whatever the quality; a JPEG never does
 };
 
