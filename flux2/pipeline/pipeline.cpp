@@ -143,11 +143,13 @@ struct Pipeline::Impl {
     std::optional<HostTensor> preview_map;
     std::string told_reference_cost;  // in the last line about it
     std::string told_size;            // likewise
+    std::string told_features;        // likewise
 
     void leave_lost_devices();
     Job resolve_job(const Request& request);
     void tell_reference_cost(const Job& job);
     void tell_size(const Job& job);
+    void tell_features(const Request& request);
     void generate_several(const Request& request, Job job, int n, const OnPicture& on_picture,
                           const Reporter& reporter);
     void generate(const Request& request, const Job& job, const OnPicture& on_picture,
@@ -218,6 +220,17 @@ void Pipeline::Impl::tell_size(const Job& job) {
         log(LogLevel::warning, line);
     }
     told_size = line;
+}
+
+void Pipeline::Impl::tell_features(const Request& request) {
+    const std::string line = request.embeds_file.empty() || request.prompt.empty()
+                                 ? ""
+                                 : concat("the prompt is not used: the text features of ",
+                                          request.embeds_file.string(), " take its place");
+    if (!line.empty() && line != told_features) {
+        log(LogLevel::warning, line);
+    }
+    told_features = line;
 }
 
 // Reports the blocks of the text encoder while it exists.
@@ -486,6 +499,7 @@ void Pipeline::Impl::generate_several(const Request& request, Job job, int n,
         memory.prepare(job);
         if (done == 0) {
             tell_size(job);
+            tell_features(request);
             tell_reference_cost(job);
             loaded_model.set_adapters(job.adapters);
         }

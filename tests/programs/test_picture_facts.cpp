@@ -374,6 +374,23 @@ TEST_CASE("redo understands the settings that other programs store") {
     }
 }
 
+TEST_CASE(
+    "text features take the place of a prompt, and one that is given is said not to be used") {
+    const test::TemporaryFolder folder;
+    const auto draw = [&](const char* name, const Arguments& more) {
+        return test::flux2_program(
+            joined(joined(test::small_picture(), {"-s", "7", "-o", name_of(folder / name)}), more));
+    };
+    const auto without = draw("a.png", {});
+    REQUIRE_MESSAGE(without.exit_code == 0, without.err);
+    CHECK(without.err.find("not used") == std::string::npos);
+    const auto with = draw("b.png", {"-p", "a red house"});
+    REQUIRE_MESSAGE(with.exit_code == 0, with.err);
+    CHECK(with.err.find("the prompt is not used: the text features of " + test::few_features()) !=
+          std::string::npos);
+    CHECK(load_image(folder / "a.png").rgb == load_image(folder / "b.png").rgb);
+}
+
 TEST_CASE("redo tells which model files are others than those that made the picture") {
     const Made made;
     const auto redo = [&](const Arguments& changes) {

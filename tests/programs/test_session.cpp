@@ -11,12 +11,19 @@ namespace fs = std::filesystem;
 using test::has;
 using test::joined;
 
+// The small picture of other tests, drawn from prompts that are typed.
+test::Arguments small_session() {
+    static const test::TemporaryFolder folder;
+    static const std::string encoder = test::write_reading_encoder(folder).string();
+    return joined(test::klein_parts(), {"--llm", encoder, "--text-length", "32", "-W", "64", "-H",
+                                        "64", "--steps", "1"});
+}
+
 class Typist {
   public:
     explicit Typist(const test::TemporaryFolder& folder, const std::string& output = "a.png",
                     const test::Arguments& more = {})
-        : program_(
-              joined(joined(test::small_picture(), {"-o", (folder / output).string()}), more)) {
+        : program_(joined(joined(small_session(), {"-o", (folder / output).string()}), more)) {
         greeting_ = program_.wait_for("Type a prompt, or help.");
         program_.wait_for("> ");
     }

@@ -181,9 +181,9 @@ int run(const GenerateOptions& o) {
                                       joined(o.not_repeated)));
     }
     check_outputs(o);
-    if (!o.prompt && o.prompt_file.empty()) {
+    if (!o.prompt && o.prompt_file.empty() && o.request.embeds_file.empty()) {
         check(stdin_is_terminal() && o.style != OutputStyle::json, ErrorKind::bad_argument,
-              "no prompt; add -p \"what to draw\" or --prompt-file FILE");
+              "no prompt; add -p \"what to draw\", --prompt-file FILE or --embeds FILE");
         return run_session(o, display);
     }
     // Errors in the given files are reported before a missing part.

@@ -232,7 +232,8 @@ struct Request {
     std::string generator = "cuda";  // of noise: "cuda", "cuda-f32", "cpu", "cpu-f32"
     bool preview = false;            // Step::preview is set after each step
     // For comparison with other programs: safetensors files with `noise` [1, channels, h, w], and
-    // with `prompt_embeds` and `negative_prompt_embeds` [1, n, width].
+    // with `prompt_embeds` and `negative_prompt_embeds` [1, n, width], which take the place of both
+    // prompts.
     std::filesystem::path noise_file, embeds_file;
     // Once true, this request ends with an Error cancelled, whichever stage it is in; another
     // thread or a signal handler may set it. Null: never.
