@@ -150,9 +150,9 @@ struct LoadOptions {
     // Devices and types of single parts; those of `vae` hold for the tiny autoencoder too.
     PartOptions transformer = {}, text_encoder = {}, vae = {};
     // Blocks of the transformer on several devices, which compute in turn: "auto" (in proportion to
-    // their free memory) or proportions such as "2,1". The devices are those that
-    // `transformer.device` names with commas between them, else as many GPUs, and then the CPU, as
-    // there are numbers. Empty: one device, unless `transformer.device` names several.
+    // their free memory) or proportions such as "2,1". Uses the devices listed in
+    // `transformer.device`, with commas between them. If none are listed, the first N GPUs, then
+    // the CPU, for N proportions. Empty: one device, unless `transformer.device` names several.
     std::string split = {};
 };
 
@@ -203,14 +203,15 @@ struct Request {
     bool fit_size = false;             // round sizes to multiples of 16 instead of refusing them
     std::optional<int> steps;          // unset: the model's own
     std::optional<float> guidance;     // unset: the model's own
-    // Guidance by two passes with the negative prompt, on any model: for base models the same as
-    // `guidance`, others make two passes when it is above 1, dev with its `guidance` in both.
-    // Unset: base models by `guidance`, the others one pass.
+    // Classifier-free guidance. Above 1, each guided step also runs the negative prompt, which
+    // doubles its time. For base models this is another name of `guidance`; dev embeds `guidance`
+    // in both passes. Unset: off, except for base models.
     std::optional<float> cfg_scale;
     GuidanceInterval guidance_interval;
     std::optional<uint64_t> seed;  // unset: random, see Result
     std::vector<Image> references;
-    // Take the size of this one, counted from 0: exactly if its sides are multiples of 16.
+    // Index of the reference whose size the picture gets. Sides that are no multiples of 16 are
+    // scaled to at most a megapixel and rounded down.
     std::optional<size_t> match_reference;
     // What each reference is for: a word of reference_roles(), or a sentence with {} in place of
     // the picture's number, which is added to the prompt. Empty: nothing is added, and for all of
