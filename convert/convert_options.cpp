@@ -4,11 +4,11 @@
 #include "base/check.hpp"
 #include "base/image_limits.hpp"
 #include "base/parse_number.hpp"
+#include "base/system.hpp"
 #include "inputs.hpp"
 #include "merge.hpp"
 
 #include <algorithm>
-#include <thread>
 
 namespace flux2::convert {
 namespace {
@@ -97,7 +97,7 @@ TypeRequest read_types(const cxxopts::ParseResult& args) {
 
 int read_threads(const cxxopts::ParseResult& args) {
     if (args.count("threads") == 0) {
-        return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+        return logical_cores();
     }
     const int n_threads = int_option(args, "threads");
     check(n_threads >= 1 && n_threads <= 1024, ErrorKind::bad_argument, "--threads ", n_threads,

@@ -6,6 +6,7 @@
 #include "base/guarded_main.hpp"
 #include "base/log.hpp"
 #include "base/parse_arguments.hpp"
+#include "base/system.hpp"
 #include "commands/config.hpp"
 #include "commands/generate.hpp"
 #include "commands/inspect.hpp"
@@ -50,7 +51,10 @@ int devices(int argc, char** argv) {
         add_servers(args["rpc"].as<std::string>());
     }
     for (const DeviceInfo& device : list_devices()) {
+        const int n_cores = physical_cores();
         std::cout << device.name << ": " << device.description << ", "
+                  << (device.name == "CPU" ? concat(n_cores, n_cores == 1 ? " core, " : " cores, ")
+                                           : "")
                   << device.free_bytes / 1000000 << " of " << device.total_bytes / 1000000
                   << " MB free"
                   << (device.is_software ? "; software, used only when --device names it" : "")

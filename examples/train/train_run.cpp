@@ -6,11 +6,13 @@
 #include "base/letter_case.hpp"
 #include "base/log.hpp"
 #include "base/progress_bar.hpp"
+#include "base/ram.hpp"
 #include "base/system.hpp"
 #include "common/cancel.hpp"
 #include "common/download_display.hpp"
 #include "common/model_choice.hpp"
 #include "pipeline/loaded_model.hpp"
+#include "pipeline/memory_limits.hpp"
 #include "pipeline/model.hpp"
 #include "train/continued_adapter.hpp"
 #include "train/dataset_file.hpp"
@@ -371,20 +373,26 @@ Encoded encode(const TrainOptions& o, const Model& model, LoadedModel& loaded, c
     return encoded;
 }
 
+// Throws out_of_memory when the run exceeds the RAM that this process can have; program_bytes are
+// in use before anything of the plan.
+void check_ram(const TrainPlan& plan, uint64_t program_bytes) {
+    const Ram ram = process_ram();
+    const uint64_t needed = plan.host_bytes() + program_bytes;
+    check(ram.most == 0 || needed <= ram.most, ErrorKind::out_of_memory,
+          "there is too little memory: training takes ", readable_bytes(needed), " of RAM, and ",
+          ram.why_most, "; train smaller pictures, a lower rank or weights of a smaller --type");
+}
+
 // Blocks are streamed where the device's memory, or what may be used of it, is too small. Throws
 // out_of_memory when that does not suffice.
 TrainPlan place_weights(const TrainOptions& o, const Model& model, const Data& data,
-                        const TrainedAdapter& adapter, WeightOptions& weights) {
+                        const Backend& backend, const TrainedAdapter& adapter,
+                        WeightOptions& weights) {
     const auto measured = [&] {
         return plan_memory(o, model, data.sources, data.pictures, adapter, weights);
     };
     TrainPlan plan = measured();
-    uint64_t limit = o.model.load.max_device_bytes;
-    for (const DeviceInfo& device : list_devices()) {
-        if (limit == 0 && device.name == plan.device) {
-            limit = device.free_bytes;
-        }
-    }
+    const uint64_t limit = usable_bytes(backend.device(), 0, o.model.load.max_device_bytes);
     if (plan.device_bytes() <= limit) {
         return plan;
     }
@@ -408,14 +416,16 @@ void train(TrainOptions o) {
     tell_model(model);
     const Data data = read_data(o, model);
     settle_steps(data, o);
+    const uint64_t program_bytes = own_memory_bytes();
     TrainedAdapter adapter = first_adapter(o, model);
     display.say(summary(o, data, adapter));
     WeightOptions weights = weight_options(o.model.load, Part::transformer, Placement::device);
-    TrainPlan plan = place_weights(o, model, data, adapter, weights);
     const LoadOptions load = with_settled_split(o.model.load);
     LoadedModel loaded(model, load);
     loaded.set_cancel(&cancel_requested);
     const Backend& backend = loaded.backend(Part::transformer);
+    TrainPlan plan = place_weights(o, model, data, backend, adapter, weights);
+    check_ram(plan, program_bytes);
     if (o.plan) {
         TrainingPass pass(backend, model.transformer, adapter, weights, std::nullopt,
                           reference_mode(model));

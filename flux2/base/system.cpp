@@ -25,6 +25,7 @@
 #ifdef __linux__
 #include <sched.h>
 #include <sys/auxv.h>
+#include <sys/resource.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -40,7 +41,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-int logical_cores() {
+int hardware_threads() {
     return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
@@ -56,9 +57,34 @@ uint64_t kib_line(const char* file, const std::string& key) {
     }
     return 0;
 }
+
+void add_limit(decltype(RLIMIT_AS) resource, const char* in_use, const char* name,
+               std::vector<MemoryLimit>& limits) {
+    rlimit limit{};
+    if (getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        const uint64_t used = kib_line("/proc/self/status", in_use);
+        limits.push_back({limit.rlim_cur, limit.rlim_cur - std::min(limit.rlim_cur, used), name});
+    }
+}
+
+int within_share(int n_cores) {
+    return std::min(n_cores, read_group_limits("/").cores.value_or(n_cores));
+}
 #endif
 
 }  // namespace
+
+#ifndef __linux__
+
+std::vector<MemoryLimit> process_memory_limits() {
+    return {};
+}
+
+int logical_cores() {
+    return hardware_threads();
+}
+
+#endif
 
 #ifdef _WIN32
 
@@ -76,10 +102,11 @@ double cpu_seconds() {
     return 0;
 }
 
-uint64_t available_ram_bytes() {
+MachineMemory machine_memory() {
     MEMORYSTATUSEX status{};
     status.dwLength = sizeof(status);
-    return GlobalMemoryStatusEx(&status) ? status.ullAvailPhys : 0;
+    return GlobalMemoryStatusEx(&status) ? MachineMemory{status.ullTotalPhys, status.ullAvailPhys}
+                                         : MachineMemory{};
 }
 
 // Of all groups of processors. The system gives a record of its own size for each core.
@@ -151,8 +178,10 @@ uint64_t own_memory_bytes() {
     return 0;
 }
 
-uint64_t available_ram_bytes() {
-    return 0;
+MachineMemory machine_memory() {
+    uint64_t total = 0;
+    size_t size = sizeof(total);
+    return {sysctlbyname("hw.memsize", &total, &size, nullptr, 0) == 0 ? total : 0, 0};
 }
 
 int physical_cores() {
@@ -173,8 +202,19 @@ uint64_t own_memory_bytes() {
     return kib_line("/proc/self/status", "RssAnon:");
 }
 
-uint64_t available_ram_bytes() {
-    return kib_line("/proc/meminfo", "MemAvailable:");
+MachineMemory machine_memory() {
+    return {kib_line("/proc/meminfo", "MemTotal:"), kib_line("/proc/meminfo", "MemAvailable:")};
+}
+
+std::vector<MemoryLimit> process_memory_limits() {
+    std::vector<MemoryLimit> limits = read_group_limits("/").memory;
+    add_limit(RLIMIT_AS, "VmSize:", "ulimit -v", limits);
+    add_limit(RLIMIT_DATA, "VmData:", "ulimit -d", limits);
+    return limits;
+}
+
+int logical_cores() {
+    return within_share(hardware_threads());
 }
 
 int physical_cores() {
@@ -194,7 +234,7 @@ int physical_cores() {
             cores.insert(siblings);
         }
     }
-    return cores.empty() ? logical_cores() : static_cast<int>(cores.size());
+    return cores.empty() ? logical_cores() : within_share(static_cast<int>(cores.size()));
 }
 
 #endif

@@ -1,9 +1,12 @@
 // Properties of the machine and of this process.
 #pragma once
 
+#include "base/control_groups.hpp"
+
 #include <cstdint>
 #include <filesystem>
 #include <string_view>
+#include <vector>
 
 namespace flux2 {
 
@@ -20,12 +23,22 @@ double cpu_seconds();
 // Returns memory that was freed, but is still held by the allocator, to the system.
 void return_unused_memory();
 
-// Available RAM: what can be allocated without swapping; 0 when the system does not tell.
-uint64_t available_ram_bytes();
+// RAM of the whole machine, and what of it can be allocated without swapping; 0 where the system
+// does not tell.
+struct MachineMemory {
+    uint64_t total = 0;
+    uint64_t available = 0;
+};
+MachineMemory machine_memory();
 
-// Physical cores that this process may use: matrix multiplies gain nothing from a second thread on
-// the same core.
+// What this process may use of that: limits of its control groups and of `ulimit`.
+std::vector<MemoryLimit> process_memory_limits();
+
+// Physical cores that this process may use, and no more than its control groups' share of processor
+// time keeps busy. Matrix multiplies gain nothing from a second thread on the same core.
 int physical_cores();
+// The same with all threads of each core.
+int logical_cores();
 
 // Whether the CPU has Arm's instructions for small matrices, of BF16 and of 8-bit integers, and the
 // environment variable FLUX2_NO_BF16 is not set.

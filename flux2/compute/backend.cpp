@@ -109,14 +109,12 @@ ggml_backend_dev_t choose(const std::string& name) {
 std::vector<DeviceInfo> list_devices() {
     std::vector<DeviceInfo> result;
     for (const ggml_backend_dev_t device : all_devices()) {
-        size_t free = 0;
-        size_t total = 0;
-        ggml_backend_dev_memory(device, &free, &total);
+        const DeviceMemory memory = memory_of(device);
         const std::string description = ggml_backend_dev_description(device);
         result.push_back({.name = ggml_backend_dev_name(device),
                           .description = description,
-                          .free_bytes = free,
-                          .total_bytes = total,
+                          .free_bytes = memory.free,
+                          .total_bytes = memory.total,
                           .is_software = is_gpu(device) && names_software_device(description)});
     }
     return result;
@@ -144,15 +142,6 @@ Backend::Backend(const std::string& device, int n_threads, BackendUse use)
     }
     cpu_ = open_device(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU))->start();
     ggml_backend_cpu_set_n_threads(cpu_.get(), n_threads_);
-}
-
-std::string Backend::description() const {
-    for (const DeviceInfo& info : list_devices()) {
-        if (info.name == name_) {
-            return info.description;
-        }
-    }
-    return "";
 }
 
 ggml_backend_buffer_type_t Backend::repack_buffer_type(const ggml_tensor* matrix) const {

@@ -60,7 +60,7 @@ class Backend {
 
     const std::string& name() const { return name_; }
     // The product's name, as in list_devices().
-    std::string description() const;
+    std::string description() const { return device_->description(); }
     bool is_cpu() const { return device_->is_cpu(); }
     // What was chosen, to be asked what it can do.
     const Device& device() const { return *device_; }

@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/letter_case.hpp"
+#include "base/ram.hpp"
 #include "compute/devices/kinds.hpp"
 
 #include <algorithm>
@@ -14,6 +15,14 @@ Device::Device(ggml_backend_dev_t device, const DeviceAbilities& abilities)
 
 std::string Device::name() const {
     return ggml_backend_dev_name(device_);
+}
+
+std::string Device::description() const {
+    return ggml_backend_dev_description(device_);
+}
+
+DeviceMemory Device::memory() const {
+    return memory_of(device_);
 }
 
 bool Device::is_cpu() const {
@@ -61,6 +70,17 @@ bool Device::multiplies(const ggml_tensor* matrix) const {
 
 std::vector<ggml_backend_buffer_type_t> Device::repack_buffer_types(const ggml_tensor*) const {
     return {};
+}
+
+DeviceMemory memory_of(ggml_backend_dev_t device) {
+    size_t free = 0;
+    size_t total = 0;
+    ggml_backend_dev_memory(device, &free, &total);
+    if (ggml_backend_dev_type(device) != GGML_BACKEND_DEVICE_TYPE_CPU) {
+        return {free, total};
+    }
+    const Ram ram = process_ram();
+    return {ram.available > 0 ? ram.available : free, ram.total > 0 ? ram.total : total};
 }
 
 bool names_software_device(const std::string& description) {

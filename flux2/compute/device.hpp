@@ -42,13 +42,21 @@ struct DeviceAbilities {
     bool is_far = false;
 };
 
+struct DeviceMemory {
+    uint64_t free = 0;
+    uint64_t total = 0;
+};
+
 class Device {
   public:
     Device(ggml_backend_dev_t device, const DeviceAbilities& abilities);
     virtual ~Device() = default;
 
     std::string name() const;
+    // The product's name.
+    std::string description() const;
     bool is_cpu() const;
+    DeviceMemory memory() const;
     const DeviceAbilities& abilities() const { return abilities_; }
     // Throws backend when it was lost; what was read from it since is worthless.
     virtual void check_alive() const {}
@@ -78,6 +86,9 @@ class Device {
     ggml_backend_dev_t device_;  // ggml's, which lives as long as the program
     DeviceAbilities abilities_;
 };
+
+// What ggml tells; of a CPU what this process may use.
+DeviceMemory memory_of(ggml_backend_dev_t device);
 
 // Whether a GPU of that description is one that the CPU imitates, such as Mesa's llvmpipe.
 bool names_software_device(const std::string& description);

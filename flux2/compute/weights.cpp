@@ -4,7 +4,7 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "base/parallel.hpp"
-#include "base/system.hpp"
+#include "base/ram.hpp"
 #include "checkpoints/checkpoint.hpp"
 #include "compute/cpu/repacked.hpp"
 #include "compute/cpu/tile_linear.hpp"

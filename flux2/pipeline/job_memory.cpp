@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "base/image_limits.hpp"
 #include "base/log.hpp"
+#include "base/ram.hpp"
 #include "base/system.hpp"
 #include "pipeline/time_forecast.hpp"
 
@@ -23,13 +24,15 @@ const StageMemory& largest_stage(const MemoryPlan& plan) {
         [&](const StageMemory& a, const StageMemory& b) { return total(a) < total(b); });
 }
 
-DeviceInfo device_named(const std::string& name) {
-    for (const DeviceInfo& device : list_devices()) {
-        if (device.name == name) {
-            return device;
-        }
-    }
-    return {};
+std::string need(const MemoryPlan& plan) {
+    return concat("it would need ", gigabytes(std::max(plan.host_peak, plan.device_peak)), " (",
+                  largest_stage(plan).stage, ")");
+}
+
+// Why the plan exceeds the RAM.
+std::string misfit(const Job& job, const MemoryPlan& plan, const MemoryLimits& limits) {
+    return concat("a picture of ", job.width, "x", job.height, " does not fit: ", need(plan),
+                  " and ", limits.why_host, "; make it smaller, or use a smaller ", Setting::type);
 }
 
 // While it exists, the flag stops the measuring.
@@ -58,41 +61,39 @@ JobMemory::JobMemory(const Model& model, const LoadOptions& options, const Tenso
 
 // Device memory of our own parts counts as free, since they are freed when necessary.
 MemoryLimits JobMemory::limits() const {
-    const uint64_t ram = available_ram_bytes();
+    constexpr uint64_t kUnknown = std::numeric_limits<uint64_t>::max();
+    const Ram ram = process_ram();
     MemoryLimits limits;
-    limits.device = options_.max_device_bytes;
-    limits.host = device_named("CPU").total_bytes;
-    limits.free_host = ram > 0 ? usable_ram_bytes(ram + loaded_model_.memory().host)
-                               : std::numeric_limits<uint64_t>::max();
+    limits.host = ram.most > 0 ? ram.most : kUnknown;
+    limits.why_host = ram.why_most;
+    limits.free_host = ram.available > 0
+                           ? usable_ram_bytes(ram.available + loaded_model_.memory().host)
+                           : kUnknown;
     for (const Backend* device : loaded_model_.devices()) {
-        if (options_.max_device_bytes == 0) {
-            const uint64_t free =
-                device_named(device->name()).free_bytes + loaded_model_.device_bytes(*device);
-            device->check_alive();
-            limits.devices[device->name()] = usable_bytes(free, device->device().abilities());
-        }
+        limits.devices[device->name()] = usable_bytes(
+            device->device(), loaded_model_.device_bytes(*device), options_.max_device_bytes);
     }
     return limits;
 }
 
-MemoryChoice JobMemory::choose(const Job& job) {
+MemoryChoice JobMemory::choose(const Job& job, const MemoryLimits& limits) {
     if (!planner_) {
         planner_.emplace(model_, options_, program_bytes_);
     }
-    check_sides(job);
-    return planner_->choose(job, limits());
+    check_sides(job, limits);
+    return planner_->choose(job, limits);
 }
 
 // Laying out graphs for a huge picture would itself take gigabytes, so its needs are extrapolated
 // from the largest allowed size.
-void JobMemory::check_sides(const Job& job) {
+void JobMemory::check_sides(const Job& job, const MemoryLimits& limits) {
     Job largest = job;
     largest.width = std::min(job.width, kMaxSide);
     largest.height = std::min(job.height, kMaxSide);
     if (largest.width == job.width && largest.height == job.height) {
         return;
     }
-    const MemoryPlan plan = planner_->choose(largest, limits()).plan;
+    const MemoryPlan plan = planner_->choose(largest, limits).plan;
     const double times = 1.0 * job.width * job.height / largest.width / largest.height;
     const auto peak = static_cast<double>(std::max(plan.host_peak, plan.device_peak));
     throw Error(ErrorKind::bad_argument,
@@ -102,22 +103,17 @@ void JobMemory::check_sides(const Job& job) {
                        largest_stage(plan).stage, ")"));
 }
 
-void JobMemory::check_fits(const Job& job, const MemoryPlan& plan) const {
-    const auto would_need = [&] {
-        return concat(" it would need ", gigabytes(std::max(plan.host_peak, plan.device_peak)),
-                      " (", largest_stage(plan).stage, ")");
-    };
+void JobMemory::check_fits(const Job& job, const MemoryPlan& plan,
+                           const MemoryLimits& limits) const {
     check(job.references.size() <= kMaxReferences, ErrorKind::bad_argument, job.references.size(),
-          " references are over the limit of ", kMaxReferences, ";", would_need());
-    const uint64_t ram = limits().host;
-    check(plan.host_peak <= ram, ErrorKind::out_of_memory, "a picture of ", job.width, "x",
-          job.height, " does not fit:", would_need(), " and this machine has ", gigabytes(ram),
-          "; make it smaller");
+          " references are over the limit of ", kMaxReferences, "; ", need(plan));
+    check(plan.host_peak <= limits.host, ErrorKind::out_of_memory, misfit(job, plan, limits));
 }
 
 void JobMemory::prepare(const Job& job) {
-    const MemoryChoice choice = choose(job);
-    check_fits(job, choice.plan);
+    const MemoryLimits now = limits();
+    const MemoryChoice choice = choose(job, now);
+    check_fits(job, choice.plan, now);
     if (loaded_model_.keeps_loaded() && !choice.keep_loaded) {
         log(LogLevel::info, choice.why_in_turn);
     }
@@ -146,14 +142,14 @@ void JobMemory::limit_pictures(Job& job) {
     const int wanted = job.n_pictures;
     const auto transformer = static_cast<size_t>(Part::transformer);
     job.n_pictures = 1;
-    const Placement best = choose(job).placement[transformer];
-    const uint64_t ram = limits().host;
-    for (job.n_pictures = wanted; job.n_pictures > 1; --job.n_pictures) {
-        const MemoryChoice choice = choose(job);
-        if (choice.placement[transformer] == best && choice.plan.host_peak <= ram) {
-            break;
-        }
-    }
+    const MemoryLimits now = limits();
+    const Placement best = choose(job, now).placement[transformer];
+    const auto suits = [&](int n_pictures) {
+        job.n_pictures = n_pictures;
+        const MemoryChoice choice = choose(job, now);
+        return choice.placement[transformer] == best && choice.plan.host_peak <= now.host;
+    };
+    job.n_pictures = largest_suitable(wanted, suits);
     if (job.n_pictures < wanted) {
         log(LogLevel::warning, concat("there is memory for ", job.n_pictures, " of ", wanted,
                                       " pictures at a time: they are made in several passes"));
@@ -161,7 +157,12 @@ void JobMemory::limit_pictures(Job& job) {
 }
 
 MemoryPlan JobMemory::plan(const Job& job, const std::atomic<bool>* cancel) {
-    MemoryChoice choice = choose(job);
+    const MemoryLimits now = limits();
+    MemoryChoice choice = choose(job, now);
+    if (choice.plan.host_peak > now.host) {
+        log(LogLevel::warning, misfit(job, choice.plan, now));
+        return choice.plan;
+    }
     if (!machine_speed_) {
         machine_speed_.emplace(model_, options_, cache_);
     }

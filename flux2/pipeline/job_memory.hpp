@@ -41,9 +41,9 @@ class JobMemory {
 
   private:
     MemoryLimits limits() const;
-    MemoryChoice choose(const Job& job);
-    void check_sides(const Job& job);
-    void check_fits(const Job& job, const MemoryPlan& plan) const;
+    MemoryChoice choose(const Job& job, const MemoryLimits& limits);
+    void check_sides(const Job& job, const MemoryLimits& limits);
+    void check_fits(const Job& job, const MemoryPlan& plan, const MemoryLimits& limits) const;
 
     const Model& model_;
     const LoadOptions& options_;

@@ -9,6 +9,12 @@ uint64_t usable_bytes(uint64_t free_bytes, const DeviceAbilities& device) {
     return device.fails_softly ? free_bytes : free_bytes - free_bytes / kReserve;
 }
 
+uint64_t usable_bytes(const Device& device, uint64_t held_bytes, uint64_t max_bytes) {
+    const uint64_t usable = usable_bytes(device.memory().free + held_bytes, device.abilities());
+    device.check_alive();
+    return max_bytes > 0 ? std::min(usable, max_bytes) : usable;
+}
+
 uint64_t usable_ram_bytes(uint64_t free_bytes) {
     constexpr uint64_t kReserve = 16;
     constexpr uint64_t kLeast = 500'000'000;

@@ -19,6 +19,7 @@ struct MemoryLimits {
     uint64_t free_host = std::numeric_limits<uint64_t>::max();
     // Of single devices by name, in place of `device`.
     std::map<std::string, uint64_t> devices = {};
+    std::string why_host = {};  // what sets `host`: "this machine has 16.00 GB"
 
     uint64_t of(const std::string& name) const {
         const auto found = devices.find(name);
@@ -29,9 +30,28 @@ struct MemoryLimits {
 // How much of a device's free memory a job may plan with: all of it where a lack of memory ends
 // with an error; elsewhere a 32nd stays free, since ggml would end the program.
 uint64_t usable_bytes(uint64_t free_bytes, const DeviceAbilities& device);
+// The same of a device, lowered to what may be used of it (LoadOptions::max_device_bytes), 0 for
+// all. `held_bytes` are in use by networks that are freed when necessary. Throws backend when it
+// was lost.
+uint64_t usable_bytes(const Device& device, uint64_t held_bytes, uint64_t max_bytes);
 // The same of free RAM: a 16th, and at least half a gigabyte, stays for what plans do not count and
 // for other programs.
 uint64_t usable_ram_bytes(uint64_t free_bytes);
+
+// The largest number from 1 to `most` that suits, found by halves: what is above one that does not
+// suit does not either. 1 suits and is not asked, unless it is all.
+template <typename Suits>
+int largest_suitable(int most, const Suits& suits) {
+    if (suits(most)) {
+        return most;
+    }
+    int least = 1;
+    while (most - least > 1) {
+        const int middle = least + (most - least) / 2;
+        (suits(middle) ? least : most) = middle;
+    }
+    return least;
+}
 
 // What jobs take, by device.
 void add_bytes(std::vector<DevicePeak>& devices, const std::string& device, uint64_t bytes);

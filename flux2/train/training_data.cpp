@@ -3,7 +3,7 @@
 #include "base/byte_size.hpp"
 #include "base/check.hpp"
 #include "base/image_limits.hpp"
-#include "base/system.hpp"
+#include "base/ram.hpp"
 #include "pipeline/encoded_images.hpp"
 #include "pipeline/features.hpp"
 #include "pipeline/latents.hpp"

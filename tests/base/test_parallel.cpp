@@ -67,12 +67,9 @@ TEST_CASE("a flag that is raised on the way cancels the loop") {
     CHECK(n_done < 1'000'000);
 }
 
-TEST_CASE("the machine's cores and memory are told") {
+TEST_CASE("the machine's cores are told") {
     CHECK(physical_cores() >= 1);
     CHECK(physical_cores() <= static_cast<int>(std::thread::hardware_concurrency()));
-#ifdef __linux__
-    CHECK(available_ram_bytes() > 1'000'000);
-#endif
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 // What a job takes in memory, and whether all parts may stay loaded.
 #include "pipeline/memory_plan.hpp"
 
+#include "compute/backend.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -100,7 +102,7 @@ TEST_CASE("a known shape is not measured again") {
     CHECK(planner.choose(other, no_limit).plan.host_peak == first.host_peak);
     CHECK(planner.n_measured() == 4);
     // The text encoder's and the reference's shapes stay.
-    other.width = 128;
+    other.width = 512;
     const uint64_t wide = planner.choose(other, no_limit).plan.host_peak;
     CHECK(planner.n_measured() == 6);
     CHECK(wide > first.host_peak);
@@ -111,6 +113,32 @@ TEST_CASE("a known shape is not measured again") {
 TEST_CASE("a device on which a lack of memory ends the program keeps a reserve") {
     CHECK(usable_bytes(3200, {.fails_softly = true}) == 3200);
     CHECK(usable_bytes(3200, {.fails_softly = false}) == 3100);
+}
+
+TEST_CASE("what may be used of a device lowers what is free there, and never raises it") {
+    const Backend backend("CPU", 1, BackendUse::measure);
+    const Device& device = backend.device();
+    const uint64_t total = device.memory().total;
+    REQUIRE(total > 0);
+    CHECK(usable_bytes(device, 0, 1'000'000) == 1'000'000);
+    CHECK(usable_bytes(device, 0, kNoLimit) <= total);
+    CHECK(usable_bytes(device, 0, 0) <= total);
+    // Networks that are freed when necessary make room.
+    CHECK(usable_bytes(device, total, 0) >= total);
+}
+
+TEST_CASE("the largest number of pictures that fit is found in few tries") {
+    for (int most = 1; most <= 64; ++most) {
+        for (int fitting = 1; fitting <= 64; ++fitting) {
+            int n_tries = 0;
+            const int found = largest_suitable(most, [&](int n) {
+                ++n_tries;
+                return n <= fitting;
+            });
+            REQUIRE(found == std::min(most, fitting));
+            REQUIRE(n_tries <= 7);
+        }
+    }
 }
 
 TEST_CASE("pictures are decoded in bands before they take the last of the free RAM") {

@@ -2,7 +2,7 @@
 
 #include "base/check.hpp"
 #include "base/parse_arguments.hpp"
-#include "base/system.hpp"
+#include "base/ram.hpp"
 #include "base/text_stream.hpp"
 #include "common/closest_names.hpp"
 #include "common/model_store.hpp"

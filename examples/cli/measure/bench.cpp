@@ -6,7 +6,7 @@
 #include "base/image_limits.hpp"
 #include "base/parse_arguments.hpp"
 #include "base/parse_number.hpp"
-#include "base/system.hpp"
+#include "base/ram.hpp"
 #include "checkpoints/inventory.hpp"
 #include "checkpoints/text_config.hpp"
 #include "common/options.hpp"

@@ -1,5 +1,6 @@
 #include "dialects/a1111_lists.hpp"
 
+#include "base/ram.hpp"
 #include "base/system.hpp"
 #include "dialects/a1111_info.hpp"
 
@@ -94,7 +95,6 @@ json memory(Service&) {
                             {"total", device.total_bytes}};
         if (device.name == "CPU") {
             ram = found;
-            ram["free"] = available_ram_bytes();
             ram["used"] = own_memory_bytes();
         } else if (cuda.contains("error")) {
             cuda = {{"system", found}};

@@ -13,7 +13,7 @@ namespace flux2 {
 struct DeviceInfo {
     std::string name;         // "CPU", "CUDA0", ...: what LoadOptions::device takes
     std::string description;  // the product's name
-    uint64_t free_bytes = 0;
+    uint64_t free_bytes = 0;  // of the CPU: RAM, within the limits of a container or `ulimit`
     uint64_t total_bytes = 0;
     bool is_software = false;  // a GPU that the CPU imitates: used only when it is named
 };
