@@ -6,6 +6,7 @@
 #include "train/train_options.hpp"
 #include "train/training_pass.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,7 +26,9 @@ struct TrainPlan {
     int64_t n_examples = 0;  // of the run
 
     uint64_t device_bytes() const { return weights.own.device + compute.device; }
-    uint64_t host_bytes() const { return weights.own.host + compute.host + adapter + dataset; }
+    uint64_t host_bytes() const {
+        return weights.own.host + std::max(weights.loading, compute.host) + adapter + dataset;
+    }
 };
 
 // The number of tokens of the largest example.

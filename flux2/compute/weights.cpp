@@ -21,6 +21,9 @@ namespace {
 
 constexpr int64_t kChunkElements = 1 << 20;
 constexpr size_t kAlignment = 32;  // what ggml's CPU kernels are tuned for
+// Tensors that devices take in one go only, and that are not in the file as they take them, are put
+// together in so much memory.
+constexpr uint64_t kWholeBytes = 256'000'000;
 
 // The type ggml gets for a matrix: the file's own where ggml can multiply with it, and does so at a
 // decent speed.
@@ -43,6 +46,13 @@ TensorType rewritten_type(const Backend& backend, TensorType type) {
     return is_quantized(type) ? stored_type(backend, TensorType::bf16) : type;
 }
 
+// Of the n largest.
+uint64_t sum_of_largest(std::vector<uint64_t> sizes, size_t n) {
+    const auto end = sizes.begin() + static_cast<std::ptrdiff_t>(std::min(n, sizes.size()));
+    std::partial_sort(sizes.begin(), end, sizes.end(), std::greater<>());
+    return std::accumulate(sizes.begin(), end, uint64_t{0});
+}
+
 template <typename Bounds>
 std::vector<ggml_tensor*> tensors_of(const Bounds& group) {
     std::vector<ggml_tensor*> tensors;
@@ -60,7 +70,8 @@ Weights::Weights(const Backend& backend, const Checkpoint& checkpoint,
       checkpoint_(checkpoint),
       options_(options),
       low_rank_(backend),
-      context_(tensors.size() + 16) {
+      context_(tensors.size() + 16),
+      whole_(kWholeBytes) {
     check(options.type != TensorType::bf16 || backend.device().abilities().holds_bf16,
           ErrorKind::unsupported, backend.name(), " cannot compute with BF16; use ", Setting::type,
           " F16");
@@ -224,7 +235,7 @@ void Weights::load(bool pairs_as_columns) {
     }
     place_blocks(streamed);
     place_pairs();
-    memory_.loading = rewriting_bytes();
+    memory_.loading += rewriting_bytes();
 }
 
 // Where it does not, the tensor stays in RAM and the CPU computes with it.
@@ -313,23 +324,53 @@ void Weights::place(const std::vector<const Bound*>& group, ggml_backend_buffer_
     buffers_.back().set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     const bool host = repacks || ggml_backend_buft_is_host(type);
     (host ? memory_.own.host : memory_.own.device) += buffers_.back().bytes;
+    const bool in_one_go = repacks || backend_.device().abilities().is_far;
+    const int n_threads = host || backend_.takes_parallel_writes() ? backend_.n_threads() : 1;
+    memory_.loading = std::max(memory_.loading, loading_bytes(group, n_threads, in_one_go));
     if (backend_.measures_only()) {
         return;
     }
-    parallel_for(group.size(), host || backend_.takes_parallel_writes() ? backend_.n_threads() : 1,
-                 [&](size_t i, size_t) {
-                     fill(*group[i], repacks || backend_.device().abilities().is_far);
-                     backend_.check_alive();
-                 });
+    parallel_for(group.size(), n_threads, [&](size_t i, size_t) {
+        fill(*group[i], in_one_go);
+        backend_.check_alive();
+    });
+}
+
+// In RAM beside the tensors while so many threads fill them.
+uint64_t Weights::loading_bytes(const std::vector<const Bound*>& group, int n_threads,
+                                bool in_one_go) const {
+    std::vector<uint64_t> parts, whole;
+    for (const Bound* bound : group) {
+        if (bound->rewritten || is_in_file(*bound)) {
+            continue;
+        }
+        const auto n = static_cast<uint64_t>(
+            std::min(elements_at_once(*bound), bound->source->shape.elements()));
+        const auto type = static_cast<TensorType>(bound->tensor->type);
+        parts.push_back(data_bytes(type, static_cast<int64_t>(n)) +
+                        (is_of_file_type(*bound) ? 0 : n * sizeof(float)));
+        if (in_one_go && !cpu::is_repacked(bound->tensor)) {
+            whole.push_back(ggml_nbytes(bound->tensor));
+        }
+    }
+    const auto n = static_cast<size_t>(n_threads);
+    return sum_of_largest(parts, n) +
+           std::min(sum_of_largest(whole, n), std::max(kWholeBytes, sum_of_largest(whole, 1)));
 }
 
 // Writes a tensor's values to its memory, then releases the file's pages.
 void Weights::fill(const Bound& bound, bool in_one_go) const {
     std::vector<std::byte> whole;
     const size_t size = ggml_nbytes(bound.tensor);
+    std::optional<ByteBudget::Share> share;
+    if (in_one_go && !bound.rewritten && !is_in_file(bound) && !cpu::is_repacked(bound.tensor)) {
+        share.emplace(whole_, size);
+        whole.reserve(size);
+    }
     const auto write = [&](uint64_t offset, std::span<const std::byte> bytes) {
         if (cpu::is_repacked(bound.tensor)) {
-            cpu::repack(bytes, bound.tensor);
+            const size_t row = ggml_row_size(bound.tensor->type, bound.tensor->ne[0]);
+            cpu::repack(bytes, static_cast<int64_t>(offset / row), bound.tensor);
         } else if (bound.n_columns > 0) {
             const size_t row = ggml_row_size(bound.tensor->type, bound.source->shape.ne[0]);
             ggml_backend_tensor_set_2d(bound.tensor, bytes.data(),
@@ -340,13 +381,13 @@ void Weights::fill(const Bound& bound, bool in_one_go) const {
         }
     };
     encode(bound, [&](uint64_t offset, std::span<const std::byte> bytes) {
-        if (in_one_go && bytes.size() < size) {
+        if (share) {
             whole.insert(whole.end(), bytes.begin(), bytes.end());
         } else {
             write(offset, bytes);
         }
     });
-    if (!whole.empty()) {
+    if (share) {
         write(0, whole);
     }
     for (const Piece& piece : bound.source->pieces) {
@@ -364,6 +405,7 @@ void Weights::place_blocks(const std::vector<const Bound*>& group) {
     }
     stream_->allocate();
     memory_.own += stream_->memory();
+    memory_.loading = std::max(memory_.loading, loading_bytes(group, 1, /*in_one_go=*/false));
     for (size_t i = 0; i < group.size() && !backend_.measures_only(); ++i) {
         encode(*group[i], [&](uint64_t offset, std::span<const std::byte> bytes) {
             std::copy(bytes.begin(), bytes.end(), stream_->ram_of(i) + offset);
@@ -375,6 +417,28 @@ void Weights::enter_block(size_t i, std::optional<size_t> next) {
     if (stream_) {
         stream_->enter(i, next.value_or((i + 1) % stream_->n_blocks()));
     }
+}
+
+// Whether the file has the tensor's values in its type in memory.
+bool Weights::is_of_file_type(const Bound& bound) const {
+    return bound.source->same_type_throughout() &&
+           bound.source->type() == static_cast<TensorType>(bound.tensor->type);
+}
+
+// Whether the tensor's bytes are in the file, one after another.
+bool Weights::is_in_file(const Bound& bound) const {
+    return is_of_file_type(bound) && bound.source->pieces.size() == 1;
+}
+
+// Values that are encoded at a time: whole rows where they must be, and as many as are repacked
+// together.
+int64_t Weights::elements_at_once(const Bound& bound) const {
+    const bool is_repacked = cpu::is_repacked(bound.tensor);
+    const bool by_row = is_repacked || is_quantized(static_cast<TensorType>(bound.tensor->type)) ||
+                        is_quantized(bound.source->type()) || bound.n_columns > 0;
+    const int64_t n_rows = is_repacked ? cpu::rows_together(bound.tensor) : 1;
+    const int64_t together = by_row ? n_rows * bound.source->shape.ne[0] : 1;
+    return std::max<int64_t>(kChunkElements / together, 1) * together;
 }
 
 // Points the tensor into the mapped file when the bytes there are already what it needs.
@@ -407,16 +471,13 @@ void Weights::encode(const Bound& bound, const Write& write) const {
         return;
     }
     const auto type = static_cast<TensorType>(bound.tensor->type);
-    const bool same = bound.source->same_type_throughout() && bound.source->type() == type;
-    if (same && bound.source->pieces.size() == 1) {
+    const bool same = is_of_file_type(bound);
+    if (is_in_file(bound)) {
         write(0, bound.source->pieces.front().bytes);
         return;
     }
     const int64_t n = bound.source->shape.elements();
-    const bool by_row =
-        is_quantized(type) || is_quantized(bound.source->type()) || bound.n_columns > 0;
-    const int64_t row = by_row ? bound.source->shape.ne[0] : 1;
-    const int64_t step = std::max<int64_t>(kChunkElements / row, 1) * row;
+    const int64_t step = elements_at_once(bound);
     std::vector<float> values;
     std::vector<std::byte> encoded;
     for (int64_t first = 0; first < n; first += step) {
@@ -433,7 +494,7 @@ void Weights::encode(const Bound& bound, const Write& write) const {
             if (is_quantized(type)) {
                 check_finite(bound, values, first);
             }
-            from_f32(type, values, is_quantized(type) ? row : taken, encoded);
+            from_f32(type, values, is_quantized(type) ? bound.source->shape.ne[0] : taken, encoded);
         }
         write(data_bytes(type, first), encoded);
     }
@@ -441,15 +502,13 @@ void Weights::encode(const Bound& bound, const Write& write) const {
 
 uint64_t Weights::rewriting_bytes() const {
     constexpr uint64_t kCopies = 3;  // the tensor, and what adapters compute with
-    std::vector<uint64_t> sizes(kRewrittenAtOnce);
+    std::vector<uint64_t> sizes;
     for (const Bound& bound : bound_) {
         if (bound.rewritten) {
             sizes.push_back(static_cast<uint64_t>(bound.source->shape.elements()) * sizeof(float));
         }
     }
-    std::partial_sort(sizes.begin(), sizes.begin() + kRewrittenAtOnce, sizes.end(),
-                      std::greater<>());
-    return kCopies * std::accumulate(sizes.begin(), sizes.begin() + kRewrittenAtOnce, uint64_t{0});
+    return kCopies * sum_of_largest(std::move(sizes), kRewrittenAtOnce);
 }
 
 void Weights::encode_rewritten(const Bound& bound, const Write& write) const {

@@ -2,6 +2,7 @@
 // loaded in one go. Nothing of a graph exists before every shape is known to be right.
 #pragma once
 
+#include "base/byte_budget.hpp"
 #include "base/host_tensor.hpp"
 #include "compute/backend.hpp"
 #include "compute/block_stream.hpp"
@@ -50,9 +51,10 @@ struct WeightOptions {
 };
 
 struct WeightMemory {
-    MemoryUse own;         // allocated
-    uint64_t mapped = 0;   // used in the mapped file; the system may drop these pages
-    uint64_t loading = 0;  // temporarily, in RAM, while adapters change tensors
+    MemoryUse own;        // allocated
+    uint64_t mapped = 0;  // used in the mapped file; the system may drop these pages
+    uint64_t loading =
+        0;  // temporarily, in RAM, while tensors are converted or adapters change them
 };
 
 // Tensors are borrowed from here; they have data once load() returned. The checkpoint must live as
@@ -156,6 +158,11 @@ class Weights {
     void place(const std::vector<const Bound*>& group, ggml_backend_buffer_type_t type,
                bool repacks = false);
     void place_blocks(const std::vector<const Bound*>& group);
+    uint64_t loading_bytes(const std::vector<const Bound*>& group, int n_threads,
+                           bool in_one_go) const;
+    bool is_of_file_type(const Bound& bound) const;
+    bool is_in_file(const Bound& bound) const;
+    int64_t elements_at_once(const Bound& bound) const;
     void fill(const Bound& bound, bool in_one_go) const;
     void encode(const Bound& bound, const Write& write) const;
     void encode_rewritten(const Bound& bound, const Write& write) const;
@@ -181,6 +188,7 @@ class Weights {
     // Adapters change a tensor as a whole, in F32: so many at a time.
     static constexpr std::ptrdiff_t kRewrittenAtOnce = 2;
     mutable std::counting_semaphore<kRewrittenAtOnce> rewriting_{kRewrittenAtOnce};
+    mutable ByteBudget whole_;  // tensors that are put together
 };
 
 }  // namespace flux2

@@ -105,6 +105,14 @@ uint64_t MemoryPlanner::device_bytes(const Work& work) {
     return work.weights.own.device + work.graph.device;
 }
 
+uint64_t MemoryPlanner::beyond_graph(const Work& work) {
+    return work.weights.loading - std::min(work.weights.loading, work.graph.host);
+}
+
+uint64_t MemoryPlanner::host_bytes(const Work& work) {
+    return work.weights.own.host + work.graph.host + beyond_graph(work) + work.passing;
+}
+
 // Memory depends only on shapes, so each set of shapes is measured once.
 template <typename Measure>
 MemoryPlanner::Work MemoryPlanner::known(Key key, const Measure& measure) {
@@ -166,8 +174,7 @@ MemoryPlanner::Work MemoryPlanner::measure_text_encoder(const Job& job, Placemen
         on_device(Part::text_encoder, placement, encoder.weight_memory(), encoder.compute_memory()),
         encoder.weight_memory(),
         encoder.compute_memory(),
-        static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes +
-            encoder.weight_memory().loading,
+        static_cast<uint64_t>(encoder.sizes().vocabulary) * kTokenizerEntryBytes,
         {{job.text_length, {{"", amounts_of(encoder.graph()->nodes())}}}},
         {},
         {}};
@@ -231,14 +238,8 @@ MemoryPlanner::Work MemoryPlanner::measure_transformer(const Job& job, Placement
     // Latents, velocities and temporary copies.
     const uint64_t passing =
         token_bytes * static_cast<uint64_t>(shape.n_pictures * (5 * shape.n_img + 3 * shape.n_ref));
-    return {Part::transformer,
-            devices,
-            transformer.weight_memory(),
-            graph,
-            passing + transformer.weight_memory().loading,
-            std::move(costs),
-            std::move(blocks),
-            std::move(traffic)};
+    return {Part::transformer, devices,          transformer.weight_memory(), graph,
+            passing,           std::move(costs), std::move(blocks),           std::move(traffic)};
 }
 
 std::unique_ptr<Autoencoder> MemoryPlanner::autoencoder(Part part, Placement placement) {
@@ -323,8 +324,7 @@ MapMemory MemoryPlanner::fastest_maps(Part part, Placement placement, MapMemory 
         }
         chosen = maps;
         const Work work = work_with(maps);
-        if (within(work.devices, limits) &&
-            work.weights.own.host + work.graph.host + work.passing <= limits.free_host) {
+        if (within(work.devices, limits) && host_bytes(work) <= limits.free_host) {
             break;
         }
     }
@@ -411,7 +411,7 @@ MemoryPlan MemoryPlanner::plan(const Job& job, const MemoryChoice& choice) {
             memory.host_weights += work.weights.own.host;
             memory.mapped += work.weights.mapped;
             memory.device_compute += work.graph.device;
-            memory.host_compute += work.graph.host + work.passing;
+            memory.host_compute += work.graph.host + beyond_graph(work) + work.passing;
         }
         plan.stages.push_back(std::move(memory));
     }
@@ -448,7 +448,7 @@ MemoryPlan MemoryPlanner::peaks_in_turn(const std::vector<PlannedStage>& stages)
             for (const DevicePeak& peak : work.devices) {
                 add_bytes(sum.devices, peak.device, peak.bytes);
             }
-            sum.host_peak += work.weights.own.host + work.graph.host + work.passing;
+            sum.host_peak += host_bytes(work);
             sum.mapped_peak += work.weights.mapped;
         }
         raise_to(plan.devices, sum.devices);
@@ -465,9 +465,11 @@ MemoryPlan MemoryPlanner::peaks_together(const std::vector<PlannedStage>& stages
     std::array<MemoryUse, kAllParts.size()> graphs = {};
     std::array<std::vector<DevicePeak>, kAllParts.size()> devices;
     MemoryPlan plan;
+    uint64_t loading = 0;
     for (const PlannedStage& stage : stages) {
         uint64_t passing = 0;
         for (const Work& work : stage.works) {
+            loading = std::max(loading, beyond_graph(work));
             const auto part = static_cast<size_t>(work.part);
             weights[part] = work.weights;
             raise_to(devices[part], work.devices);
@@ -476,6 +478,7 @@ MemoryPlan MemoryPlanner::peaks_together(const std::vector<PlannedStage>& stages
         }
         plan.host_peak = std::max(plan.host_peak, passing);
     }
+    plan.host_peak += loading;
     for (size_t part = 0; part < kAllParts.size(); ++part) {
         for (const DevicePeak& peak : devices[part]) {
             add_bytes(plan.devices, peak.device, peak.bytes);

@@ -89,6 +89,9 @@ class MemoryPlanner {
     };
 
     static uint64_t device_bytes(const Work& work);
+    // What loading takes beyond the memory of the graph, which is allocated only after it.
+    static uint64_t beyond_graph(const Work& work);
+    static uint64_t host_bytes(const Work& work);
     bool may_unpack(Part part);
     Backend& backend(Part part, Placement placement);
     std::vector<DevicePeak> on_device(Part part, Placement placement, const WeightMemory& weights,

@@ -51,7 +51,11 @@ void check_amx(const AmxCase& c, int n_threads) {
     REQUIRE(cpu::suits_amx(w));
     const TensorBuffer buffer = backend.allocate(std::array{w}, backend.cpu_buffer_type(), "w");
     const FileMatrix matrix(c, w);
-    cpu::repack_amx(matrix.rows, w);
+    // A few rows first, then the others.
+    const size_t part = static_cast<size_t>(cpu::amx_rows_together()) * w->nb[1];
+    const std::span<const std::byte> rows = matrix.rows;
+    cpu::repack_amx(rows.subspan(part), cpu::amx_rows_together(), w);
+    cpu::repack_amx(rows.first(part), 0, w);
     Graph g(backend, 16);
     // Rows with gaps between them, as in a joint projection.
     ggml_tensor* wide = g.input_f32("x", {2 * c.in, c.n});

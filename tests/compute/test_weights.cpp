@@ -188,5 +188,53 @@ TEST_CASE("an unknown device is refused with the known ones") {
     CHECK(Backend("cpu").name() == "CPU");
 }
 
+TEST_CASE("a converted matrix is loaded in the memory that is told ahead, with the same bits") {
+    const test::TemporaryFolder folder;
+    constexpr int64_t kIn = 2048;
+    constexpr int64_t kOut = 4096;
+    test::write_file(folder / "x.safetensors",
+                     test::safetensors_of(
+                         {test::counting_tensor("double_stream_modulation_img.lin.weight", {32, 4}),
+                          test::counting_tensor("img_in.weight", {kIn, kOut}, -4e6f)}));
+    const Checkpoint checkpoint = Checkpoint::open(folder / "x.safetensors");
+    const std::vector<ExpectedTensor> tensors = {{"img_in.weight", {kIn, kOut}}};
+    const WeightOptions options = {.type = TensorType::q8_0};
+    constexpr uint64_t kWhole = kIn * kOut / 32 * 34;
+    // 2^20 values in F32 and encoded, by each thread.
+    constexpr uint64_t kParts = 2 * ((1 << 20) * sizeof(float) + (1 << 20) / 32 * 34);
+
+    const Backend measuring("CPU", 2, BackendUse::measure);
+    Weights measured(measuring, checkpoint, tensors, options);
+    const ggml_tensor* matrix = measured.matrix("img_in.weight");
+    measured.load();
+    const uint64_t told = measured.memory().loading;
+    CHECK(told <= kParts / 2 + (cpu::is_repacked(matrix) ? 0 : kWhole));
+
+    const Backend backend("CPU", 2);
+    Weights weights(backend, checkpoint, tensors, options);
+    const ggml_tensor* loaded = weights.matrix("img_in.weight");
+    const test::AllocationWatch watch;
+    weights.load();
+    CHECK(watch.largest() <= told);
+    CHECK(weights.memory().loading == told);
+    if (!cpu::is_repacked(loaded)) {
+        MESSAGE("this CPU repacks by ggml, whose memory cannot be read back");
+        return;
+    }
+    // Quantised and repacked as a whole.
+    std::vector<float> values(kIn * kOut);
+    for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = static_cast<float>(i) - 4e6f;
+    }
+    std::vector<std::byte> rows(kWhole);
+    ggml_quantize_chunk(GGML_TYPE_Q8_0, values.data(), rows.data(), 0, kOut, kIn, nullptr);
+    std::vector<std::byte> expected(kWhole);
+    ggml_tensor whole = *loaded;
+    whole.data = expected.data();
+    cpu::repack(rows, 0, &whole);
+    const auto* found = static_cast<const std::byte*>(loaded->data);
+    CHECK(std::equal(expected.begin(), expected.end(), found));
+}
+
 }  // namespace
 }  // namespace flux2

@@ -56,7 +56,7 @@ void fill(ggml_tensor* tensor) {
                    encoded.begin() + static_cast<std::ptrdiff_t>(taken));
     }
     if (cpu::is_repacked(tensor)) {
-        cpu::repack(all, tensor);
+        cpu::repack(all, 0, tensor);
     } else {
         ggml_backend_tensor_set(tensor, all.data(), 0, all.size());
     }

@@ -97,7 +97,7 @@ HostTensor multiply(const Backend& backend, const Operands& operands, const Layo
         layout.mark(w.tensor);
     }
     if (cpu::is_repacked(w.tensor)) {
-        cpu::repack(blocks, w.tensor);
+        cpu::repack(blocks, 0, w.tensor);
     } else {
         ggml_backend_tensor_set(w.tensor, blocks.data(), 0, blocks.size());
     }

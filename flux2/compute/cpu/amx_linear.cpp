@@ -253,13 +253,19 @@ bool suits_amx_in_place(const ggml_tensor* matrix) {
            ggml_get_type_traits(matrix->type)->to_float != nullptr;
 }
 
-void repack_amx(std::span<const std::byte> rows, ggml_tensor* matrix) {
+int64_t amx_rows_together() {
+    return kAmxColumns;
+}
+
+void repack_amx(std::span<const std::byte> rows, int64_t first_row, ggml_tensor* matrix) {
     const int64_t n_tiles = matrix->ne[0] / kAmxInner;
     const bool is_q8 = matrix->type == GGML_TYPE_Q8_0;
     const int64_t block_bytes = is_q8 ? kQ8Block : kAmxInner * 2;
     const int64_t tile_bytes = kAmxColumns * block_bytes;
-    auto* to = static_cast<std::byte*>(matrix->data);
-    for (int64_t first = 0; first < matrix->ne[1]; first += kAmxColumns) {
+    const int64_t row_bytes = n_tiles * block_bytes;
+    const int64_t n_rows = static_cast<int64_t>(rows.size()) / row_bytes;
+    auto* to = static_cast<std::byte*>(matrix->data) + first_row * row_bytes;
+    for (int64_t first = 0; first < n_rows; first += kAmxColumns) {
         for (int64_t tile = 0; tile < n_tiles; ++tile, to += tile_bytes) {
             for (int64_t column = 0; column < kAmxColumns; ++column) {
                 const std::byte* block =

@@ -15,9 +15,11 @@ namespace flux2::cpu {
 // Whether this CPU has the instructions and the matrix [in, out] the right type and size.
 bool suits_amx(const ggml_tensor* matrix);
 
-// Writes rows, as files have them, into the memory of such a matrix in its new layout. From here on
-// only linear_amx can read it.
-void repack_amx(std::span<const std::byte> rows, ggml_tensor* matrix);
+// Rows that one tile holds: they are repacked together.
+int64_t amx_rows_together();
+// Writes rows from first_row on, as files have them, into the memory of such a matrix in its new
+// layout; both are multiples of amx_rows_together(). From here on only linear_amx can read it.
+void repack_amx(std::span<const std::byte> rows, int64_t first_row, ggml_tensor* matrix);
 
 // Whether this CPU multiplies such a matrix as it lies, which is of another type.
 bool suits_amx_in_place(const ggml_tensor* matrix);

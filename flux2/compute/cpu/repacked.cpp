@@ -11,12 +11,14 @@ namespace {
 struct Layout {
     const char* name;
     bool (*suits)(const ggml_tensor* matrix);
-    void (*repack)(std::span<const std::byte> rows, ggml_tensor* matrix);
+    int64_t (*rows_together)();
+    void (*repack)(std::span<const std::byte> rows, int64_t first_row, ggml_tensor* matrix);
     ggml_tensor* (*linear)(Graph& g, ggml_tensor* w, ggml_tensor* x);
 };
 
 // `extra` of a repacked matrix points to its layout. The first that suits is taken.
-const std::array kLayouts = {Layout{"AMX tiles", suits_amx, repack_amx, linear_amx}};
+const std::array kLayouts = {
+    Layout{"AMX tiles", suits_amx, amx_rows_together, repack_amx, linear_amx}};
 
 // Null when it has none of them.
 const Layout* layout_of(const ggml_tensor* matrix) {
@@ -49,8 +51,12 @@ const char* layout_name(const ggml_tensor* matrix) {
     return layout_of(matrix)->name;
 }
 
-void repack(std::span<const std::byte> rows, ggml_tensor* matrix) {
-    layout_of(matrix)->repack(rows, matrix);
+int64_t rows_together(const ggml_tensor* matrix) {
+    return layout_of(matrix)->rows_together();
+}
+
+void repack(std::span<const std::byte> rows, int64_t first_row, ggml_tensor* matrix) {
+    layout_of(matrix)->repack(rows, first_row, matrix);
 }
 
 ggml_tensor* linear_repacked(Graph& g, ggml_tensor* w, ggml_tensor* x) {
