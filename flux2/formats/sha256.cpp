@@ -9,8 +9,12 @@
 #include <memory>
 
 namespace flux2 {
+namespace {
 
-std::string sha256(std::span<const std::byte> bytes, const std::atomic<bool>& cancel) {
+// `done` gets each part once it is no longer needed.
+template <typename Done>
+std::string hash_in_parts(std::span<const std::byte> bytes, const std::atomic<bool>& cancel,
+                          const Done& done) {
     constexpr size_t kStep = 8 << 20;
     const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
                                                                           EVP_MD_CTX_free);
@@ -19,6 +23,7 @@ std::string sha256(std::span<const std::byte> bytes, const std::atomic<bool>& ca
         check(!cancel, ErrorKind::cancelled, "cancelled");
         const auto step = bytes.first(std::min(kStep, bytes.size()));
         good = EVP_DigestUpdate(context.get(), step.data(), step.size()) == 1;
+        done(step);
         bytes = bytes.subspan(step.size());
     }
     std::array<unsigned char, 32> digest{};
@@ -34,13 +39,24 @@ std::string sha256(std::span<const std::byte> bytes, const std::atomic<bool>& ca
     return text;
 }
 
+// Else the whole file would stay in this process's memory, as the system counts it.
+std::string hash_file(const MappedFile& file, const std::atomic<bool>& cancel) {
+    return hash_in_parts(file.bytes(), cancel, MappedFile::forget);
+}
+
+}  // namespace
+
+std::string sha256(std::span<const std::byte> bytes, const std::atomic<bool>& cancel) {
+    return hash_in_parts(bytes, cancel, [](std::span<const std::byte>) {});
+}
+
 std::string sha256(const std::vector<MappedFile>& files, const std::atomic<bool>& cancel) {
     if (files.size() == 1) {
-        return sha256(files.front().bytes(), cancel);
+        return hash_file(files.front(), cancel);
     }
     std::string lines;
     for (const MappedFile& file : files) {
-        lines += sha256(file.bytes(), cancel) + "  " + file.path().filename().string() + "\n";
+        lines += hash_file(file, cancel) + "  " + file.path().filename().string() + "\n";
     }
     return sha256(std::as_bytes(std::span(lines)), cancel);
 }

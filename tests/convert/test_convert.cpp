@@ -527,5 +527,29 @@ TEST_CASE("a hash is the one sha256sum prints") {
     CHECK(sha256(files, kNoCancel) == hash(test::bytes_of(lines)));
 }
 
+#ifdef __linux__
+TEST_CASE("a hashed file does not stay in the memory of the process") {
+    const test::TemporaryFolder folder;
+    constexpr uint64_t kSize = 64 << 20;
+    test::write_file(folder / "large", std::string_view("x"));
+    std::filesystem::resize_file(folder / "large", kSize);
+    std::vector<MappedFile> files;
+    files.emplace_back(folder / "large");
+    const auto mapped_kilobytes = [] {
+        std::ifstream status("/proc/self/status");
+        std::string word;
+        uint64_t kilobytes = 0;
+        while (status >> word && word != "RssFile:") {
+        }
+        status >> kilobytes;
+        return kilobytes;
+    };
+    const uint64_t before = mapped_kilobytes();
+    REQUIRE(before > 0);
+    CHECK(sha256(files, kNoCancel).size() == 64);
+    CHECK(mapped_kilobytes() < before + kSize / 1024 / 4);
+}
+#endif
+
 }  // namespace
 }  // namespace flux2::convert
