@@ -305,7 +305,8 @@ void write_plan(const ConversionPlan& plan, int n_threads, const std::atomic<boo
     std::atomic<bool> stop_hashing = false;
     GgufWriter writer(plan.output, plan.metadata, plan.targets());
     // Runs concurrently with the conversion: both read the same pages.
-    auto hash = std::async(std::launch::async, [&] { return sha256(files, stop_hashing); });
+    auto hash = std::async(std::launch::async | std::launch::deferred,
+                           [&] { return sha256(files, stop_hashing); });
     try {
         write_tensors(writer, plan.tensors,
                       {.n_threads = n_threads,

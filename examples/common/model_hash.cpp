@@ -83,9 +83,10 @@ void ModelHashes::add(const fs::path& path) {
     const bool is_known = std::any_of(entries_.begin(), entries_.end(),
                                       [&](const Entry& entry) { return entry.path == path; });
     if (!path.empty() && !is_known) {
-        entries_.push_back({path, std::async(std::launch::async, [this, path] {
-                                      return hash_of(path, memory_, stop_);
-                                  }).share()});
+        entries_.push_back(
+            {path, std::async(std::launch::async | std::launch::deferred, [this, path] {
+                       return hash_of(path, memory_, stop_);
+                   }).share()});
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include <flux2/error.hpp>
 #include "base/check.hpp"
+#include "base/out_of_threads.hpp"
 
 #include <exception>
 #include <filesystem>
@@ -36,6 +37,9 @@ int guarded_main(const char* program, const SettingWording& wording, const Body&
     } catch (const std::bad_alloc&) {
         return report(ErrorKind::out_of_memory, "out of memory; close other programs");
     } catch (const std::exception& error) {
+        if (is_out_of_threads(error)) {
+            return report(ErrorKind::out_of_memory, kOutOfThreads);
+        }
         return report(ErrorKind::internal, error.what());
     }
 }

@@ -9,7 +9,8 @@
 
 namespace flux2 {
 
-// Calls f(i, thread) for every i below n, in ascending order, from up to n_threads threads.
+// Calls f(i, thread) for every i below n, in ascending order, from up to n_threads threads; from
+// fewer where the system starts no more of them.
 // `thread` counts from 0, the calling thread. When f throws, the remaining items are skipped and
 // the exception is rethrown here (of several, that of the lowest thread), so f can cancel the loop
 // by throwing.
@@ -28,7 +29,8 @@ void parallel_for(size_t n, int n_threads, const F& f) {
     };
     std::vector<std::future<void>> others;  // their destructors wait for the threads
     for (size_t i = 1; i < std::min(n, static_cast<size_t>(std::max(n_threads, 1))); ++i) {
-        others.push_back(std::async(std::launch::async, work, i));
+        // Where no thread can be started, get() calls it.
+        others.push_back(std::async(std::launch::async | std::launch::deferred, work, i));
     }
     work(0);
     for (std::future<void>& other : others) {

@@ -4,6 +4,7 @@
 
 #include <flux2/flux2.h>
 #include <flux2/error.hpp>
+#include "base/out_of_threads.hpp"
 
 #include <exception>
 #include <filesystem>
@@ -40,6 +41,9 @@ flux2_status guarded(const Body& body) noexcept {
     } catch (const std::bad_alloc&) {
         return failed(ErrorKind::out_of_memory, "out of memory; close other programs");
     } catch (const std::exception& error) {
+        if (is_out_of_threads(error)) {
+            return failed(ErrorKind::out_of_memory, kOutOfThreads);
+        }
         return failed(ErrorKind::internal, error.what());
     } catch (...) {
         return failed(ErrorKind::internal, "an exception of unknown type");

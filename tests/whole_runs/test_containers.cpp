@@ -61,6 +61,9 @@ class RealContainer {
     static RealContainer with_memory(uint64_t bytes) {
         return RealContainer("memory", "memory.limit_in_bytes", "memory.max", bytes);
     }
+    static RealContainer with_threads(uint64_t n) {
+        return RealContainer("pids", "pids.max", "pids.max", n);
+    }
     ~RealContainer() {
         std::error_code ignored;
         fs::remove(folder_, ignored);
@@ -169,6 +172,34 @@ TEST_CASE("in a real control group pictures stay inside, or are refused with a s
     CHECK(test::has(refused.err, "this container may use"));
     CHECK(test::has(refused.err, small.limit()));
     CHECK(!fs::exists(folder / "no.png"));
+}
+
+TEST_CASE("programs that are refused threads work with those they get") {
+    const test::TemporaryFolder folder;
+    const std::string arguments = concat("'", FLUX2_TINY_MODEL, "/vae-bf16.gguf' --type Q8_0 -o ");
+    const fs::path few = folder / "few.gguf";
+    const fs::path all = folder / "all.gguf";
+    REQUIRE(test::run_program(test::convert_path() + " " + arguments + all.string()).exit_code ==
+            0);
+    for (const uint64_t n_threads : {1, 2, 3, 8}) {
+        const auto container = RealContainer::with_threads(n_threads);
+        if (container.limit().empty()) {
+            MESSAGE("not run: this user may not make control groups that limit threads");
+            return;
+        }
+        const auto converted =
+            container.run(test::convert_path(), arguments + few.string() + " --threads 64");
+        CAPTURE(n_threads);
+        CAPTURE(converted.err);
+        CHECK(converted.exit_code == 0);
+        CHECK(test::read_file(few) == test::read_file(all));
+        fs::remove(few);
+    }
+    const auto container = RealContainer::with_threads(1);
+    const auto drawn = container.run(test::flux2_path(), picture_arguments(folder / "drawn.png"));
+    CAPTURE(drawn.err);
+    CHECK((drawn.exit_code == 0 || drawn.exit_code == exit_code(ErrorKind::out_of_memory)));
+    CHECK((drawn.exit_code == 0 || test::has(drawn.err, "the system starts no more threads")));
 }
 
 }  // namespace

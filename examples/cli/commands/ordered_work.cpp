@@ -1,7 +1,7 @@
 #include "commands/ordered_work.hpp"
 
 #include <algorithm>
-#include <thread>
+#include <future>
 #include <utility>
 #include <vector>
 
@@ -18,13 +18,15 @@ OrderedWork::OrderedWork(size_t n_pieces, size_t n_workers)
     : n_pieces_(n_pieces), n_workers_(n_workers) {}
 
 void OrderedWork::run(const Work& work) {
-    std::vector<std::thread> others;
+    std::vector<std::future<void>> others;
     for (size_t worker = 1; worker < n_workers_; ++worker) {
-        others.emplace_back([this, worker, &work] { work_on(worker, work); });
+        // Where no thread can be started, get() finds no work left.
+        others.push_back(std::async(std::launch::async | std::launch::deferred,
+                                    [this, worker, &work] { work_on(worker, work); }));
     }
     work_on(0, work);
-    for (std::thread& other : others) {
-        other.join();
+    for (std::future<void>& other : others) {
+        other.get();
     }
     if (error_) {
         std::rethrow_exception(error_);

@@ -1,6 +1,7 @@
 #include "http/answer.hpp"
 
 #include "base/check.hpp"
+#include "base/out_of_threads.hpp"
 #include "jobs/job_queue.hpp"
 
 #include <new>
@@ -119,6 +120,9 @@ HttpError http_error(const std::exception& error) {
     if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
         return error_of(ErrorKind::out_of_memory,
                         "the server has not enough memory for this request; send smaller pictures");
+    }
+    if (is_out_of_threads(error)) {
+        return error_of(ErrorKind::out_of_memory, kOutOfThreads);
     }
     return error_of(ErrorKind::internal, error.what());
 }

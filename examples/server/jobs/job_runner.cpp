@@ -1,6 +1,7 @@
 #include "jobs/job_runner.hpp"
 
 #include "base/check.hpp"
+#include "base/out_of_threads.hpp"
 #include "jobs/job_progress.hpp"
 #include "jobs/picture_source.hpp"
 
@@ -185,7 +186,9 @@ void JobRunner::run(Job& job, OpenModel& open) {
     } catch (const std::bad_alloc&) {
         end(job, JobState::failed, JobError{ErrorKind::out_of_memory, "out of memory"});
     } catch (const std::exception& error) {
-        end(job, JobState::failed, JobError{ErrorKind::internal, error.what()});
+        end(job, JobState::failed,
+            is_out_of_threads(error) ? JobError{ErrorKind::out_of_memory, kOutOfThreads}
+                                     : JobError{ErrorKind::internal, error.what()});
     }
 }
 
