@@ -41,7 +41,8 @@ TEST_CASE("F32 on the CPU is equal to the reference within rounding") {
 }
 
 TEST_CASE("types with rounding stay within their limits") {
-    for (const char* type : {"BF16", "F16", "Q8_0"}) {
+    for (const char* type :
+         {"BF16", "F16", "Q8_0", "Q6_K", "Q5_1", "Q4_K", "Q4_0", "MXFP4", "Q3_K"}) {
         CAPTURE(std::string(type));
         const auto result = selftest("--device CPU --type " + std::string(type));
         CHECK(result.exit_code == 0);
@@ -73,6 +74,9 @@ TEST_CASE("a changed weight fails, and the dump shows what was computed") {
 
 TEST_CASE("bad arguments of selftest exit with 2, missing folders with 3") {
     CHECK(selftest("--type Q99").exit_code == 2);
+    const auto coarse = selftest("--type Q2_K");
+    CHECK(coarse.exit_code == 2);
+    CHECK(coarse.err.find("cannot judge weights in Q2_K") != std::string::npos);
     CHECK(selftest("--device CUDA99").exit_code == 2);
     CHECK(selftest("--golden /no/such/folder").exit_code == 3);
     const auto no_dump = selftest("--dump " + test::flux2_path() + "/x.safetensors");

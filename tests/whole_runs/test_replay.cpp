@@ -75,10 +75,10 @@ struct RecordingFile {
     void set(const char* key, const std::string& text) { header["__metadata__"][key] = text; }
 
     // Writes it under its name and replays it there with the distilled model.
-    test::ProgramResult replay_in(const test::TemporaryFolder& folder,
-                                  const std::string& name) const {
+    test::ProgramResult replay_in(const test::TemporaryFolder& folder, const std::string& name,
+                                  const std::string& options = "") const {
         test::write_file(folder / name, test::safetensors(header.dump(), data));
-        return replay((folder / name).string() + kParts);
+        return replay((folder / name).string() + kParts + options);
     }
 
     nlohmann::json header;
@@ -141,7 +141,7 @@ TEST_CASE("the base model replays guidance and a negative prompt from its Q6_K f
 }
 
 TEST_CASE("types that CPUs repack stay within their limits, with any number of threads") {
-    for (const char* type : {"F16", "Q8_0", "Q4_0", "Q4_K"}) {
+    for (const char* type : {"F16", "Q8_0", "Q6_K", "Q5_K", "Q4_0", "Q4_K", "Q3_K"}) {
         CAPTURE(std::string(type));
         const auto result = replay(recorded("golden-t2i.safetensors") + " -m " + kTiny +
                                    " --threads 1 --type " + type);
@@ -196,6 +196,24 @@ TEST_CASE("another reference fails, and so does a missing one") {
     CHECK(result.exit_code == 1);
     CHECK(failed(result, "token_ids"));
     CHECK(failed(result, "prompt_embeds"));
+}
+
+TEST_CASE("another prompt fails in types of few bits too") {
+    for (const std::string type : {"Q6_K", "Q4_0", "Q4_K", "Q3_K"}) {
+        CAPTURE(type);
+        const test::TemporaryFolder folder;
+        fs::copy(recorded("golden-t2i.png"), folder / "prompt.png");
+        RecordingFile other_prompt("golden-t2i.safetensors");
+        other_prompt.set("prompt", "\"a big yellow boat in the middle, at sunset, on the sea\"");
+        const auto result = other_prompt.replay_in(folder, "prompt.safetensors", " --type " + type);
+        CAPTURE(result.out);
+        CHECK(result.exit_code == 1);
+        CHECK(result.out.find("limits of " + type) != std::string::npos);
+        for (const char* tensor : {"prompt_embeds", "latents_0", "latents_3", "picture"}) {
+            CAPTURE(std::string(tensor));
+            CHECK(failed(result, tensor));
+        }
+    }
 }
 
 TEST_CASE("a broken recording is refused in a sentence") {

@@ -78,17 +78,6 @@ std::string recorded_variant(const Recording& recording) {
     return "";
 }
 
-Limits limits_for(const Backend& backend, TensorType type) {
-    if (type == TensorType::f32 && backend.is_cpu()) {
-        return {.stage = 2e-4, .text = 2e-4, .run = 2e-4, .psnr = 60};
-    }
-    if (!is_quantized(type)) {
-        return {.stage = 1e-2, .text = 1e-2, .run = 5e-2, .psnr = 45};
-    }
-    return type == TensorType::q8_0 ? Limits{.stage = 3e-2, .text = 6e-2, .run = 0.15, .psnr = 32}
-                                    : Limits{.stage = 0.4, .text = 0.7, .run = 1.0, .psnr = 10};
-}
-
 void Report::print(const std::string& stage, const std::string& name, const std::string& result,
                    bool ok) {
     ++n_compared_;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/host_tensor.hpp"
-#include "compute/backend.hpp"
 #include "formats/safetensors.hpp"
 #include "formats/tensor_source.hpp"
 
@@ -42,18 +41,6 @@ class Recording {
 // The variant of the model that it names: base, kv or dev, else empty for the distilled one. Throws
 // bad_file.
 std::string recorded_variant(const Recording& recording);
-
-// Largest relative error that passes, for each kind of comparison.
-struct Limits {
-    double stage = 2e-4;  // a few blocks, from recorded inputs
-    double text = 2e-4;   // features after 27 layers of the text encoder
-    double run = 2e-4;    // several steps, each starting from the last one's result
-    double psnr = 60;     // of the picture in dB; here the smallest value that passes
-    static constexpr double kSigmas = 1e-6;  // computed in double, stored as F32
-};
-
-// For matrices of this type. docs/numerics.md has the reasons.
-Limits limits_for(const Backend& backend, TensorType type);
 
 // Collects comparisons: a line each on `out`, and the tensors for --dump.
 class Report {

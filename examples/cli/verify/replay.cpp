@@ -15,6 +15,7 @@
 #include "pipeline/prompt.hpp"
 #include "pipeline/request.hpp"
 #include "pipeline/sampler.hpp"
+#include "verify/limits.hpp"
 
 #include <cmath>
 #include <optional>
@@ -244,7 +245,7 @@ Conditioning replay_conditioning(const Run& run, LoadedModel& loaded_model) {
         const size_t n_edited = run.job.edit ? 1 : 0;
         run.compare(
             i < n_edited ? "source_latents" : "reference_latents_" + std::to_string(i - n_edited),
-            to_tokens(latents), run.limits.stage);
+            to_tokens(latents), run.limits.autoencoder);
         conditioning.references.push_back(std::move(latents));
     }
     return conditioning;
@@ -263,7 +264,7 @@ ReplayedEdit replay_edit(const Run& run, const HostTensor& source) {
     cells.data = edit.known.mask;
     run.compare("mask_cells", cells, Limits::kSigmas);
     edit.start = add_noise(edit.known.latents, edit.known.noise, run.job.sigmas.front());
-    run.compare("start", edit.start, run.limits.stage);
+    run.compare("start", edit.start, run.limits.autoencoder);
     return edit;
 }
 
@@ -293,7 +294,8 @@ HostTensor replay_steps(const Run& run, Transformer& transformer, Conditioning c
             return denoiser.velocity(x, sigma, step);
         },
         [&](const HostTensor& x, size_t step, const HostTensor&) {
-            run.compare("latents_" + std::to_string(step), x, run.limits.run);
+            run.compare("latents_" + std::to_string(step), x,
+                        step == 0 ? run.limits.first_step : run.limits.run);
         },
         constrain);
 }

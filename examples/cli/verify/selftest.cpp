@@ -20,6 +20,7 @@
 #include "pipeline/latents.hpp"
 #include "pipeline/loaded_model.hpp"
 #include "pipeline/sampler.hpp"
+#include "verify/limits.hpp"
 #include "verify/op_check.hpp"
 #include "verify/recording.hpp"
 #include "verify/replay.hpp"
@@ -107,9 +108,9 @@ void test_transformer(Selftest& test, Transformer& transformer) {
 void test_vae(Selftest& test, Vae& vae) {
     const Recording golden(test.folder / "vae.golden.safetensors");
     test.report.compare("vae", "decoded", vae.decode(golden.get("latents")), golden,
-                        test.limits.stage);
+                        test.limits.autoencoder);
     test.report.compare("vae", "encoded", vae.encode(golden.get("image")), golden,
-                        test.limits.stage);
+                        test.limits.autoencoder);
 }
 
 // The first n reference pictures of the folder, encoded.
@@ -152,7 +153,8 @@ void test_run(Selftest& test, const std::string& run, Transformer& transformer, 
         [&](const HostTensor& x, size_t step, const HostTensor&) {
             const std::string name = "latents_" + std::to_string(step);
             if (golden.has(name)) {
-                test.report.compare(run, name, x, golden, test.limits.run);
+                test.report.compare(run, name, x, golden,
+                                    step == 0 ? test.limits.first_step : test.limits.run);
             }
         });
     if (golden.has("image")) {
