@@ -8,6 +8,7 @@
 #include <flux2/flux2.hpp>
 #include "base/check.hpp"
 #include "base/guarded_main.hpp"
+#include "support/folders.hpp"
 #include "support/picture_book.hpp"
 
 #include <cstdlib>
@@ -23,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kTiny = FLUX2_TINY_MODEL;
+const fs::path kTiny = test::tiny_model();
 const ModelFiles kBundled = {kTiny / "flux2-tiny-bf16.gguf", kTiny / "text-encoder-bf16.gguf",
                              kTiny / "vae-bf16.gguf"};
 const std::vector<std::string> kTypes = {"BF16",   "F16",  "Q8_0",   "Q6_K", "Q5_K_M",
@@ -88,8 +89,8 @@ int run(const std::vector<std::string>& arguments) {
     if (types.empty()) {
         types = kTypes;
     }
-    const auto prompts =
-        test::read_held_out_prompts(fs::path(FLUX2_TEST_FIXTURES) / "tiny/held_out_prompts.json");
+    const auto prompts = test::read_held_out_prompts(fs::path(test::recorded_folder()) /
+                                                     "tiny/held_out_prompts.json");
     const Drawing exact = draw(prompts, kBundled, "F32", folder / "F32");
     std::cout << std::fixed << std::setprecision(1)
               << "| type | transformer and text encoder, MB | right of " << prompts.size()

@@ -4,6 +4,7 @@
 #include "checkpoints/checkpoint.hpp"
 #include "checkpoints/inventory.hpp"
 #include "support/diffusers_names.hpp"
+#include "support/folders.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -166,7 +167,7 @@ AdapterSet set_of(const std::shared_ptr<const AdapterFile>& file, const Transfor
 
 TEST_CASE("the recorded adapters do the same under the names of every maker") {
     const Checkpoint checkpoint =
-        Checkpoint::open(fs::path(FLUX2_TINY_MODEL) / "flux2-tiny-bf16.gguf", Part::transformer);
+        Checkpoint::open(fs::path(test::tiny_model()) / "flux2-tiny-bf16.gguf", Part::transformer);
     const TransformerSizes sizes = read_transformer_sizes(checkpoint);
     const test::TemporaryFolder folder;
     for (const char* name : {"kohya", "peft", "loha", "lokr", "dora"}) {

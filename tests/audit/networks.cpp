@@ -6,6 +6,7 @@
 #include "models/tiny_autoencoder.hpp"
 #include "models/transformer.hpp"
 #include "models/vae.hpp"
+#include "support/folders.hpp"
 #include "support/published_sizes.hpp"
 
 #include <nlohmann/json.hpp>
@@ -121,7 +122,7 @@ EmptyNetworks::EmptyNetworks() {
         {"TAEF2", tiny, empty_checkpoint(folder_ / "taef2.gguf", tensor_list(tiny))});
 
     // The bundled model, whose widths are others.
-    const std::filesystem::path bundled = FLUX2_TINY_MODEL;
+    const std::filesystem::path bundled = test::tiny_model();
     for (const char* name : {"flux2-tiny-bf16.gguf", "flux2-tiny-base-q6_k.gguf"}) {
         Checkpoint checkpoint = Checkpoint::open(bundled / name);
         const TransformerSizes sizes = read_transformer_sizes(checkpoint);

@@ -6,6 +6,7 @@
 #include "compute/ops/token_ops.hpp"
 #include "compute/plain/own_node.hpp"
 #include "models/transformer.hpp"
+#include "support/folders.hpp"
 
 #include <doctest/doctest.h>
 
@@ -258,7 +259,7 @@ TransformerInput small_input(const TransformerSizes& sizes) {
 TEST_CASE("networks on such devices compute what they compute on a CPU with ggml's operations") {
     add_imitated_devices();
     const Checkpoint transformer =
-        Checkpoint::open(std::filesystem::path(FLUX2_TINY_MODEL) / "flux2-tiny-bf16.gguf");
+        Checkpoint::open(std::filesystem::path(test::tiny_model()) / "flux2-tiny-bf16.gguf");
     const TransformerSizes sizes = read_transformer_sizes(transformer);
     const TransformerInput input = small_input(sizes);
     const WeightOptions options = {.type = TensorType::q8_0, .repack = false};

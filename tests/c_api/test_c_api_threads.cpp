@@ -1,5 +1,6 @@
 // What flux2.h promises about threads.
 #include <flux2/flux2.h>
+#include "support/folders.hpp"
 
 #include <doctest/doctest.h>
 
@@ -28,7 +29,7 @@ flux2_pipeline* load_tiny() {
     options.device = "CPU";
     options.threads = 1;
     flux2_pipeline* pipeline = nullptr;
-    REQUIRE(flux2_load(FLUX2_TINY_MODEL, &options, &pipeline) == FLUX2_OK);
+    REQUIRE(flux2_load(flux2::test::tiny_model(), &options, &pipeline) == FLUX2_OK);
     return pipeline;
 }
 

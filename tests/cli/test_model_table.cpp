@@ -2,6 +2,7 @@
 #include "common/hub_reference.hpp"
 #include "common/model_names.hpp"
 #include "common/model_table.hpp"
+#include "support/folders.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -14,7 +15,7 @@ namespace flux2::cli {
 namespace {
 
 ModelTable own_table() {
-    return read_model_table(std::string(FLUX2_TINY_MODEL) + "/../models.json", {});
+    return read_model_table(std::string(test::tiny_model()) + "/../models.json", {});
 }
 
 test::CaughtError refused(const std::string& text) {

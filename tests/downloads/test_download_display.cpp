@@ -1,5 +1,6 @@
 // What users and logs see of a download.
 #include "common/download_display.hpp"
+#include "support/folders.hpp"
 #include "support/hub_imitation.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
@@ -68,7 +69,7 @@ TEST_CASE("the bar of a download tells its rate and the time left") {
 TEST_CASE("the server tells in its log what it downloads, and under which licence") {
     const test::TemporaryFolder folder;
     test::TestHub hub;
-    const fs::path tiny = FLUX2_TINY_MODEL;
+    const fs::path tiny = test::tiny_model();
     hub.add("maker/toy-GGUF", "toy-Q8_0.gguf", text_of(tiny / "flux2-tiny-bf16.gguf"));
     hub.add("maker/toy-GGUF", "encoder.gguf", text_of(tiny / "text-encoder-bf16.gguf"));
     hub.add("maker/toy-GGUF", "vae.gguf", text_of(tiny / "vae-bf16.gguf"));

@@ -1,5 +1,6 @@
 // flux2 as users run it, with a Hub of the tests: models by name, -hf, pull, models, rm, and
 // programs that are killed or run at the same time.
+#include "support/folders.hpp"
 #include "support/hub_imitation.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
@@ -36,7 +37,7 @@ struct Case {
     TestHub hub;
 
     Case() {
-        const fs::path tiny = FLUX2_TINY_MODEL;
+        const fs::path tiny = test::tiny_model();
         hub.add("maker/toy-GGUF", "toy-Q8_0.gguf", read_text(tiny / "flux2-tiny-bf16.gguf"));
         hub.add("other/encoder-GGUF", "encoder-Q8_0.gguf",
                 read_text(tiny / "text-encoder-bf16.gguf"));
@@ -167,7 +168,7 @@ TEST_CASE("offline nothing is asked for, and files of the authors' variables are
     CHECK(has(result.err, "--offline is given"));
     result = c.run("plan -m toy", "HF_HUB_OFFLINE=1");
     CHECK(has(result.err, "HF_HUB_OFFLINE is set"));
-    const std::string transformer = std::string(FLUX2_TINY_MODEL) + "/flux2-tiny-bf16.gguf";
+    const std::string transformer = std::string(test::tiny_model()) + "/flux2-tiny-bf16.gguf";
     result = c.run("plan -m toy", "HF_HUB_OFFLINE=1 TOY_MODEL_PATH=" + transformer);
     CHECK(has(result.err, "encoder-Q8_0.gguf is not in the cache"));  // the next part
     result = c.run("plan -m toy", "HF_HUB_OFFLINE=1 TOY_MODEL_PATH=/nothing");

@@ -6,6 +6,7 @@
 #include "base/utf8.hpp"
 #include "pipeline/prompt.hpp"
 #include "support/cli.hpp"
+#include "support/folders.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -310,9 +311,9 @@ TEST_CASE("another configuration beside the same weights makes features again") 
 TEST_CASE("keys inside a GGUF that change features change their key") {
     SmallModel small;
     const fs::path file = small.folder / "te.gguf";
-    fs::copy_file(fs::path(FLUX2_TINY_MODEL) / "text-encoder-bf16.gguf", file);
-    small.files = {fs::path(FLUX2_TINY_MODEL) / "flux2-tiny-bf16.gguf", file,
-                   fs::path(FLUX2_TINY_MODEL) / "vae-bf16.gguf"};
+    fs::copy_file(fs::path(test::tiny_model()) / "text-encoder-bf16.gguf", file);
+    small.files = {fs::path(test::tiny_model()) / "flux2-tiny-bf16.gguf", file,
+                   fs::path(test::tiny_model()) / "vae-bf16.gguf"};
     const std::string before = small.facts();
     CHECK(small.facts() == before);
     change_quietly(file, [](test::Bytes& bytes) {

@@ -1,6 +1,7 @@
 // What a pipeline does with the plan of a job's memory.
 #include "pipeline/job_memory.hpp"
 
+#include "support/folders.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -9,7 +10,7 @@ namespace flux2 {
 namespace {
 
 TEST_CASE("parts stay loaded again after a job for which they did not") {
-    const Model model = open_model(find_model(FLUX2_TINY_MODEL).files, "");
+    const Model model = open_model(find_model(test::tiny_model()).files, "");
     LoadOptions options;
     options.device = "CPU";
     options.threads = 1;

@@ -2,6 +2,7 @@
 #include "pipeline/memory_plan.hpp"
 
 #include "compute/backend.hpp"
+#include "support/folders.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -19,7 +20,7 @@ constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 // A planner over the bundled model in F32, with a job that encodes a reference.
 struct Planned {
     LoadOptions options;
-    Model model = open_model(find_model(FLUX2_TINY_MODEL).files, "");
+    Model model = open_model(find_model(test::tiny_model()).files, "");
     Job job;
 
     Planned() {

@@ -3,6 +3,7 @@
 
 #include <flux2/flux2.hpp>
 #include "base/log.hpp"
+#include "support/folders.hpp"
 
 #include <doctest/doctest.h>
 
@@ -38,7 +39,7 @@ TEST_CASE("the warning comes once for a size") {
     });
     LoadOptions options;
     options.device = "CPU";
-    Pipeline pipeline = Pipeline::load(find_model(FLUX2_TINY_MODEL).files, options);
+    Pipeline pipeline = Pipeline::load(find_model(test::tiny_model()).files, options);
     Request request;
     request.width = 2048;
     request.height = 2064;

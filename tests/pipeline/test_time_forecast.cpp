@@ -4,6 +4,7 @@
 #include "base/log.hpp"
 #include "pipeline/memory_plan.hpp"
 #include "support/cli.hpp"
+#include "support/folders.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -30,7 +31,7 @@ constexpr auto kMemory = static_cast<size_t>(WorkKind::memory);
 // The bundled model on one thread, with a job of 64x64 in four steps.
 struct Bundled {
     LoadOptions options;
-    Model model = open_model(find_model(FLUX2_TINY_MODEL).files, "");
+    Model model = open_model(find_model(test::tiny_model()).files, "");
     Job job;
 
     Bundled() {

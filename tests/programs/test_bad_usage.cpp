@@ -2,6 +2,7 @@
 // one line that says what is wrong, and leaves nothing behind.
 #include <flux2/image.hpp>
 #include "support/cli.hpp"
+#include "support/folders.hpp"
 
 #include <doctest/doctest.h>
 
@@ -162,7 +163,7 @@ TEST_CASE("values out of range are refused with a suggestion") {
         {drawing({"-W", "8192", "-H", "8192"}), 2,
          "over the limit of 4096 pixels a side; it would"},
         {drawing({"-W", "65536", "-H", "65536"}), 2, " GB"},
-        {{"plan", "-m", FLUX2_TINY_MODEL, "-p", "x", "-W", "65536", "-H", "65536"}, 2, " GB"},
+        {{"plan", "-m", test::tiny_model(), "-p", "x", "-W", "65536", "-H", "65536"}, 2, " GB"},
         {drawing({"--steps", "0"}), 2, "0 steps are out of range; use 1 to 1000"},
         {drawing({"--steps", "-1"}), 2, "-1 steps are out of range"},
         {drawing({"--steps", "100000"}), 2, "100000 steps are out of range"},

@@ -1,5 +1,6 @@
 // What both programs print for --help.
 #include "support/cli.hpp"
+#include "support/folders.hpp"
 
 #include <doctest/doctest.h>
 
@@ -53,7 +54,7 @@ std::map<std::string, std::string> option_texts(const std::string& help) {
 
 // The string literals in the sources of both programs, adjacent ones concatenated.
 std::set<std::string> texts_in_sources() {
-    const fs::path root = fs::path(FLUX2_TEST_CORPUS) / "../../..";
+    const fs::path root = fs::path(test::fuzz_corpus()) / "../../..";
     std::set<std::string> texts;
     for (const char* folder : {"examples", "convert"}) {
         for (const fs::directory_entry& file : fs::recursive_directory_iterator(root / folder)) {

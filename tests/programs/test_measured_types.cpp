@@ -1,6 +1,7 @@
 // --target-size and --max-error on the bundled model and on hand-made ones, as users run them.
 #include "convert.hpp"
 #include "formats/tensor_source.hpp"
+#include "support/folders.hpp"
 #include "support/program.hpp"
 #include "support/scaled_files.hpp"
 #include "support/support.hpp"
@@ -16,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kTiny = fs::path(FLUX2_TINY_MODEL) / "flux2-tiny-bf16.gguf";
+const fs::path kTiny = fs::path(test::tiny_model()) / "flux2-tiny-bf16.gguf";
 const std::string kConstant = "single_blocks.0.linear1.weight";
 const std::string kOutliers = "single_blocks.1.linear1.weight";
 
@@ -167,7 +168,7 @@ TEST_CASE("a dry run shows the error of each matrix") {
 TEST_CASE("limits that cannot be kept, or contradict each other, exit with 2") {
     const test::TemporaryFolder folder;
     const std::string tiny = kTiny.string() + " -o " + (folder / "x.gguf").string();
-    const std::string vae = (fs::path(FLUX2_TINY_MODEL) / "vae-bf16.gguf").string();
+    const std::string vae = (fs::path(test::tiny_model()) / "vae-bf16.gguf").string();
     const std::pair<std::string, std::string> cases[] = {
         {tiny + " --target-size 2M", "cannot be made as small as 2000000 bytes"},
         {tiny + " --max-error 0.0001", "--max-error"},

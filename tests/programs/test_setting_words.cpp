@@ -3,6 +3,7 @@
 #include "base/log.hpp"
 #include "common/options.hpp"
 #include "support/cli.hpp"
+#include "support/folders.hpp"
 #include "support/png_builder.hpp"
 
 #include <doctest/doctest.h>
@@ -89,7 +90,7 @@ TEST_CASE("a cache that cannot be kept is switched off with an option") {
     const test::TemporaryFolder folder;
     test::write_file(folder / "file", "no folder");
     const auto result = test::flux2_program(
-        {"-m", FLUX2_TINY_MODEL, "-p", "a red house", "-W", "64", "-H", "64", "--steps", "1",
+        {"-m", test::tiny_model(), "-p", "a red house", "-W", "64", "-H", "64", "--steps", "1",
          "--cache", (folder / "file/cache").string(), "-o", (folder / "x.png").string()});
     CHECK(result.exit_code == 0);
     CHECK(has(result.err, "nothing is kept in the cache"));

@@ -5,6 +5,7 @@
 #include "checkpoints/checkpoint.hpp"
 #include "formats/gguf_writer.hpp"
 #include "support/cli.hpp"
+#include "support/folders.hpp"
 #include "support/scaled_files.hpp"
 
 #include <doctest/doctest.h>
@@ -283,7 +284,7 @@ TEST_CASE("GGUFs of others run: no keys or foreign ones, quantised modulation, 1
 
 // The tiny model's text encoder in another type of matrices, as llama.cpp's quantizer leaves it.
 fs::path write_qwen3(const fs::path& path, TensorType type, bool with_output) {
-    const fs::path tiny = fs::path(FLUX2_TINY_MODEL) / "text-encoder-bf16.gguf";
+    const fs::path tiny = fs::path(test::tiny_model()) / "text-encoder-bf16.gguf";
     const TensorSource source = TensorSource::open(tiny);
     Tensors tensors;
     for (TestTensor& tensor : test::tensors_of(tiny)) {
@@ -315,7 +316,7 @@ fs::path write_qwen3(const fs::path& path, TensorType type, bool with_output) {
 
 TEST_CASE("Qwen3 GGUFs of any type read prompts, with an output head and extra tensors too") {
     const TemporaryFolder folder;
-    const std::string tiny = FLUX2_TINY_MODEL;
+    const std::string tiny = test::tiny_model();
     const auto picture = [&](const fs::path& text_encoder) {
         return draw(folder, {"--diffusion-model", tiny + "/flux2-tiny-bf16.gguf", "--vae",
                              tiny + "/vae-bf16.gguf", "--llm", text_encoder.string(), "-p",

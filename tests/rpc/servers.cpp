@@ -51,6 +51,10 @@ void Listener::stop() const {
     ::shutdown(socket_, SHUT_RDWR);
 }
 
+std::string rpc_server_path() {
+    return FLUX2_RPC_SERVER_PROGRAM;
+}
+
 int free_port() {
     return Listener().port();
 }
@@ -63,8 +67,8 @@ RemoteServer::RemoteServer(const std::string& options) : RemoteServer(free_port(
 
 RemoteServer::RemoteServer(int port, const std::string& options) : port_(port) {
     const auto started =
-        run_program("sh -c '" + std::string(FLUX2_RPC_SERVER_PROGRAM) + " -t 1 --port " +
-                    std::to_string(port_) + " " + options + " > /dev/null 2>&1 & echo $!'");
+        run_program("sh -c '" + rpc_server_path() + " -t 1 --port " + std::to_string(port_) + " " +
+                    options + " > /dev/null 2>&1 & echo $!'");
     pid_ = started.out.substr(0, started.out.find('\n'));
     REQUIRE(!pid_.empty());
     for (int i = 0; i < 100; ++i) {

@@ -28,6 +28,7 @@ class Listener {
     int port_ = 0;
 };
 
+std::string rpc_server_path();  // flux2-rpc-server of this build
 int free_port();
 std::string address_of(int port);
 

@@ -5,6 +5,7 @@
 #include "compute/weights.hpp"
 #include "formats/safetensors.hpp"
 #include "rpc/servers.hpp"
+#include "support/folders.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
 
@@ -39,7 +40,7 @@ using test::run_program;
 using test::TemporaryFolder;
 
 std::string draw(const std::string& options) {
-    return test::flux2_path() + " -m " + FLUX2_TINY_MODEL +
+    return test::flux2_path() + " -m " + test::tiny_model() +
            " -p 'a red circle' -s 1 -W 128 -H 128 --no-cache --device CPU --type F32 " + options;
 }
 
@@ -78,7 +79,7 @@ TEST_CASE("two servers with half of the blocks each draw the picture of this mac
     CHECK(found.largest <= kMostOfF32);
     CHECK(found.mean <= 0.02);
 
-    const auto planned = run_program(test::flux2_path() + " plan -m " + FLUX2_TINY_MODEL +
+    const auto planned = run_program(test::flux2_path() + " plan -m " + test::tiny_model() +
                                      " -p x -W 128 -H 128 --no-cache --where" + servers +
                                      " --device CPU --device-diffusion RPC0,RPC1 --split 1,1");
     CHECK(planned.exit_code == 0);
@@ -96,7 +97,7 @@ TEST_CASE("from the second step on hardly more than the activations at the cuts 
     options.transformer.device = names[0] + "," + names[1];
     options.type = "Q8_0";  // many times as fast as BF16 in ggml's products on Arm
     options.split = "1,1";
-    Pipeline pipeline = Pipeline::load(find_model(FLUX2_TINY_MODEL).files, options);
+    Pipeline pipeline = Pipeline::load(find_model(test::tiny_model()).files, options);
     Request request;
     request.prompt = "a red circle";
     request.width = request.height = 256;
@@ -189,7 +190,7 @@ TEST_CASE("a pipeline that loses its server goes on with this machine") {
     options.device = "CPU";
     options.transformer.device = names.front();
     options.type = "F32";
-    Pipeline pipeline = Pipeline::load(find_model(FLUX2_TINY_MODEL).files, options);
+    Pipeline pipeline = Pipeline::load(find_model(test::tiny_model()).files, options);
     Request request;
     request.prompt = "a red circle";
     request.width = request.height = 128;
@@ -224,7 +225,7 @@ TEST_CASE("parts on two devices of one server draw a picture, and another from i
     LoadOptions there = here;
     there.transformer.device = names[0];
     there.vae.device = names[1];
-    const ModelFiles files = find_model(FLUX2_TINY_MODEL).files;
+    const ModelFiles files = find_model(test::tiny_model()).files;
     Pipeline local = Pipeline::load(files, here);
     Pipeline remote = Pipeline::load(files, there);
     Request request;
@@ -253,7 +254,7 @@ TEST_CASE("the time of a split transformer is that of its blocks on each device"
         options.transformer.device = devices;
         options.type = "Q8_0";
         options.split = split;
-        Pipeline pipeline = Pipeline::load(find_model(FLUX2_TINY_MODEL).files, options);
+        Pipeline pipeline = Pipeline::load(find_model(test::tiny_model()).files, options);
         const MemoryPlan plan = pipeline.plan(request);
         CHECK(plan.seconds > 0);
         const auto transformer =
@@ -303,7 +304,7 @@ TEST_CASE("selftest and bench use devices of other machines") {
     CHECK(tested.exit_code == 0);
     CHECK(tested.out.find(" passed, 0 failed") != std::string::npos);
     const auto timed = run_program(test::flux2_path() + " bench --stage encoder --repeat 1 -m " +
-                                   FLUX2_TINY_MODEL + on_server);
+                                   test::tiny_model() + on_server);
     CHECK(timed.exit_code == 0);
     CHECK(timed.out.find("device RPC0") != std::string::npos);
     CHECK(timed.out.find("text encoder") != std::string::npos);
@@ -315,7 +316,7 @@ TEST_CASE("several devices draw the pictures that one of them draws") {
     const TemporaryFolder folder;
     test::write_file(folder / "prompts", "a red circle\na blue square\na green circle\n");
     const std::string pictures =
-        test::flux2_path() + " -m " + FLUX2_TINY_MODEL + " --prompt-file " +
+        test::flux2_path() + " -m " + test::tiny_model() + " --prompt-file " +
         (folder / "prompts").string() +
         " -s 5 --batch-count 3 --batch-size 2 -W 64 -H 64 --steps 2 --no-cache --type Q8_0 --rpc " +
         first.address() + "," + second.address();
@@ -453,15 +454,13 @@ TEST_CASE("what is no server or no address is refused with words") {
         CHECK(test::error_of([&] { add_servers(text); }).kind == ErrorKind::bad_argument);
     }
     const Listener taken;
-    const auto second = run_program(std::string(FLUX2_RPC_SERVER_PROGRAM) + " --no-cache --port " +
-                                    std::to_string(taken.port()));
+    const auto second =
+        run_program(test::rpc_server_path() + " --no-cache --port " + std::to_string(taken.port()));
     CHECK(second.exit_code == 5);
     CHECK(second.err.find("cannot listen on") != std::string::npos);
-    CHECK(run_program(std::string(FLUX2_RPC_SERVER_PROGRAM) + " --no-cache --host example.org")
-              .exit_code == 2);
-    const auto open =
-        run_program(std::string(FLUX2_RPC_SERVER_PROGRAM) + " --no-cache --host 0.0.0.0 --port " +
-                    std::to_string(taken.port()));
+    CHECK(run_program(test::rpc_server_path() + " --no-cache --host example.org").exit_code == 2);
+    const auto open = run_program(test::rpc_server_path() + " --no-cache --host 0.0.0.0 --port " +
+                                  std::to_string(taken.port()));
     CHECK(open.err.find("neither a password nor encryption") != std::string::npos);
 }
 

@@ -2,6 +2,7 @@
 #include <flux2/flux2.hpp>
 #include "dialects/picture_fit.hpp"
 #include "http/base64.hpp"
+#include "support/folders.hpp"
 #include "support/png_builder.hpp"
 #include "support/running_server.hpp"
 #include "support/support.hpp"
@@ -38,7 +39,7 @@ json info_of(const json& body) {
 Image library_picture(const Request& request) {
     LoadOptions options;
     options.device = "CPU";
-    Pipeline pipeline = Pipeline::load(find_model(FLUX2_TINY_MODEL).files, options);
+    Pipeline pipeline = Pipeline::load(find_model(test::tiny_model()).files, options);
     return pipeline.generate(request).image;
 }
 

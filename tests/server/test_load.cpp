@@ -3,6 +3,7 @@
 //   FLUX2_LOAD_REQUESTS=500 build/bin/flux2-server-tests --source-file='*test_load.cpp'
 #include "base/system.hpp"
 #include "http/base64.hpp"
+#include "support/folders.hpp"
 #include "support/running_server.hpp"
 
 #include <doctest/doctest.h>
@@ -114,7 +115,7 @@ TEST_CASE("a request takes little longer than the library does") {
     LoadOptions options;
     options.device = "CPU";
     options.keep_loaded = true;
-    Pipeline pipeline = Pipeline::load(find_model(FLUX2_TINY_MODEL).files, options);
+    Pipeline pipeline = Pipeline::load(find_model(test::tiny_model()).files, options);
     Request request;
     request.prompt = "a house";
     request.width = request.height = 64;

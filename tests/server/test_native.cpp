@@ -1,5 +1,6 @@
 // Our own API: jobs, events, history, plans, models.
 #include "http/base64.hpp"
+#include "support/folders.hpp"
 #include "support/running_server.hpp"
 #include "support/support.hpp"
 
@@ -132,7 +133,7 @@ TEST_CASE("a LoRA that a cancelled job was putting on is whole in the next pictu
 
 TEST_CASE("a job that fails says why, without a path of the machine") {
     server::ServerOptions options = test_options();
-    options.lora_folder = FLUX2_TINY_MODEL;
+    options.lora_folder = test::tiny_model();
     TestServer server(options);
     json request = small_job(1);
     request["lora"] = json::array({"vae-bf16"});  // no LoRA
@@ -213,7 +214,7 @@ TEST_CASE("models of a folder are chosen by name") {
         std::filesystem::create_directory(folder / name);
         for (const char* file :
              {"flux2-tiny-bf16.gguf", "text-encoder-bf16.gguf", "vae-bf16.gguf"}) {
-            std::filesystem::create_symlink(std::filesystem::path(FLUX2_TINY_MODEL) / file,
+            std::filesystem::create_symlink(std::filesystem::path(test::tiny_model()) / file,
                                             folder / name / file);
         }
     }

@@ -1,6 +1,7 @@
 // OpenAI's images API over a real connection.
 #include <flux2/flux2.hpp>
 #include "http/base64.hpp"
+#include "support/folders.hpp"
 #include "support/program.hpp"
 #include "support/running_server.hpp"
 #include "support/support.hpp"
@@ -28,7 +29,7 @@ std::string data_url(const std::string& png) {
 Image library_picture(const std::string& prompt, uint64_t seed) {
     LoadOptions options;
     options.device = "CPU";
-    Pipeline pipeline = Pipeline::load(find_model(FLUX2_TINY_MODEL).files, options);
+    Pipeline pipeline = Pipeline::load(find_model(test::tiny_model()).files, options);
     Request request;
     request.prompt = prompt;
     request.width = request.height = 64;
@@ -107,7 +108,7 @@ TEST_CASE("the command line makes the same pixels as a request over HTTP") {
     TestServer server;
     const TemporaryFolder folder;
     const std::string file = (folder / "out.png").string();
-    const ProgramResult run = run_program(flux2_path() + " -m " + FLUX2_TINY_MODEL +
+    const ProgramResult run = run_program(flux2_path() + " -m " + test::tiny_model() +
                                           " --device CPU --no-cache -q -p 'a green tree' -W 96 "
                                           "-H 64 --steps 3 -s 11 -o " +
                                           file);
@@ -206,7 +207,7 @@ TEST_CASE("a streamed request sends partial pictures and then the finished one")
 
 TEST_CASE("an error in a stream is an event with an error object") {
     server::ServerOptions options = test_options();
-    options.lora_folder = FLUX2_TINY_MODEL;
+    options.lora_folder = test::tiny_model();
     TestServer server(options);
     // No LoRA, which is noticed when the job runs: after the headers were sent.
     const auto result = server.client().Post(

@@ -1,6 +1,7 @@
 // The page for browsers: its files, what browsers may keep of them, and what its API tells.
 #include "http/base64.hpp"
 #include "http/page.hpp"
+#include "support/folders.hpp"
 #include "support/running_server.hpp"
 #include "support/support.hpp"
 
@@ -19,7 +20,7 @@ namespace {
 const httplib::Headers kBrowser = {{"Accept", "text/html,application/xhtml+xml,*/*;q=0.8"}};
 
 std::filesystem::path web_folder() {
-    return std::filesystem::path(FLUX2_TINY_MODEL) / "../../examples/server/web";
+    return std::filesystem::path(test::tiny_model()) / "../../examples/server/web";
 }
 
 httplib::Response page_of(const TestServer& server, const std::string& path,
@@ -185,7 +186,7 @@ TEST_CASE(
 
 TEST_CASE("a picture of the history comes with the request that makes it again") {
     server::ServerOptions options = test_options();
-    options.lora_folder = FLUX2_TINY_MODEL;
+    options.lora_folder = test::tiny_model();
     TestServer server(options);
     const std::string reference = "data:image/png;base64," + server::to_base64(striped_png(64, 64));
     json asked = {{"prompt", "a house"},

@@ -1,4 +1,5 @@
 // flux2-server as a program: start, signals, TLS, options that cannot work.
+#include "support/folders.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
 
@@ -23,7 +24,7 @@ class Program {
   public:
     explicit Program(const std::string& options) {
         const ProgramResult started = run_program(
-            server_path() + " --port 0 --no-cache --device CPU -m " + FLUX2_TINY_MODEL + " " +
+            server_path() + " --port 0 --no-cache --device CPU -m " + test::tiny_model() + " " +
             options + " > " + file("out") + " 2> " + file("log") + " < /dev/null & echo $!");
         process_ = std::stoi(started.out);
         for (int i = 0; i < 400 && address().empty(); ++i) {

@@ -2,6 +2,7 @@
 
 #include "dialects/all_routes.hpp"
 #include "http/base64.hpp"
+#include "support/folders.hpp"
 #include "support/png_builder.hpp"
 
 #include <doctest/doctest.h>
@@ -23,7 +24,7 @@ TestServer::Answer answer_of(const httplib::Result& result) {
 
 server::ServerOptions test_options() {
     server::ServerOptions options;
-    options.model.folder = FLUX2_TINY_MODEL;
+    options.model.folder = tiny_model();
     options.model.load.device = "CPU";
     options.model.load.keep_loaded = true;
     options.port = 0;

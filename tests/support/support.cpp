@@ -1,6 +1,7 @@
 #include "support/support.hpp"
 
 #include "formats/tensor_source.hpp"
+#include "support/folders.hpp"
 
 #include <doctest/doctest.h>
 
@@ -35,7 +36,7 @@ std::vector<std::string> TemporaryFolder::names() const {
 }
 
 fs::path fixture(std::string_view path) {
-    return fs::path(FLUX2_TEST_FIXTURES) / path;
+    return fs::path(recorded_folder()) / path;
 }
 
 void write_file(const fs::path& path, std::span<const std::byte> bytes) {

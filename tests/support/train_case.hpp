@@ -2,6 +2,7 @@
 #pragma once
 
 #include "support/cli.hpp"
+#include "support/folders.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -11,7 +12,7 @@
 
 namespace flux2::test {
 
-inline const std::filesystem::path kBundledModel = FLUX2_TINY_MODEL;
+inline const std::filesystem::path kBundledModel = tiny_model();
 inline const std::filesystem::path kBlueprints = kBundledModel / "blueprint-dataset";
 
 bool says(const ProgramResult& result, const std::string& piece);

@@ -3,6 +3,7 @@
 #include "checkpoints/inventory.hpp"
 #include "models/transformer.hpp"
 #include "pipeline/latents.hpp"
+#include "support/folders.hpp"
 #include "support/support.hpp"
 #include "train/small_training.hpp"
 #include "train/training_pass.hpp"
@@ -50,7 +51,8 @@ TEST_CASE("a recorded training run is met, within other limits by quantised weig
         std::ostringstream lines;
         cli::Report report(lines);
         cli::ModelOptions model;
-        model.files.transformer = std::filesystem::path(FLUX2_TINY_MODEL) / "flux2-tiny-bf16.gguf";
+        model.files.transformer =
+            std::filesystem::path(test::tiny_model()) / "flux2-tiny-bf16.gguf";
         model.load.type = type;
         model.load.device = "CPU";
         cli::check_training(test::fixture("tiny/training/golden-training-distilled.safetensors"),

@@ -1,4 +1,5 @@
 // States of training runs as files, and the log that goes with them.
+#include "support/folders.hpp"
 #include "support/support.hpp"
 #include "train/loss_curve.hpp"
 #include "train/training_log.hpp"
@@ -52,7 +53,7 @@ TEST_CASE("damaged states and other files are refused") {
     test::write_file(folder / "c.state", bytes);
     CHECK(test::error_of([&] { read_state(folder / "c.state"); }).kind == ErrorKind::bad_file);
     const std::filesystem::path lora =
-        std::filesystem::path(FLUX2_TINY_MODEL) / "blueprint-lora.safetensors";
+        std::filesystem::path(test::tiny_model()) / "blueprint-lora.safetensors";
     CHECK(test::error_of([&] { read_state(lora); }).mentions("no state of a training run"));
     CHECK(test::error_of([&] { read_state(folder / "absent.state"); }).kind == ErrorKind::bad_file);
 }

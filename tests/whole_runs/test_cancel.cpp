@@ -2,6 +2,7 @@
 // flux2 program.
 #include <flux2/image.hpp>
 #include "support/cli.hpp"
+#include "support/folders.hpp"
 
 #include <doctest/doctest.h>
 
@@ -169,9 +170,9 @@ TEST_CASE("a LoRA that was being put on at Ctrl-C is whole in the session's next
 TEST_CASE("a program that waits for prompts ends at once") {
     const test::TemporaryFolder folder;
     // The warning about a picture tells that the program has come to its prompts.
-    test::TerminalProgram program(
-        joined(test::small_picture(), {"-i", FLUX2_TEST_CORPUS "/image/png_grey_alpha",
-                                       "--prompt-file", "-", "-o", (folder / "x.png").string()}));
+    test::TerminalProgram program(joined(
+        test::small_picture(), {"-i", test::fuzz_corpus() + std::string("/image/png_grey_alpha"),
+                                "--prompt-file", "-", "-o", (folder / "x.png").string()}));
     program.wait_for("has transparent pixels");
     program.type("a prompt\n");
     program.type("\x03");
@@ -212,7 +213,7 @@ TEST_CASE("a benchmark ends at once: of networks, of types, of operations") {
 TEST_CASE("a self-test ends at once: of networks, of operations, of recorded runs") {
     check_ends_at_once({"selftest", "--device", "CPU", "--threads", "1"}, "text_encoder");
     check_ends_at_once({"selftest", "--device", "CPU", "--ops"}, "modulate");
-    check_ends_at_once({"selftest", "--device", "CPU", "-m", FLUX2_TINY_MODEL, "--replay",
+    check_ends_at_once({"selftest", "--device", "CPU", "-m", test::tiny_model(), "--replay",
                         fixture("tiny/golden-t2i.safetensors").string(),
                         fixture("tiny/golden-edit.safetensors").string()},
                        "token_ids");
@@ -234,7 +235,7 @@ TEST_CASE("a plan ends at once") {
     save_image(pictures / "large.png", {2048, 2048, std::vector<uint8_t>(n, 50)});
     // The warning about the first picture tells that the others are being read.
     Arguments command = joined(joined({"plan"}, test::small_picture()),
-                               {"-r", FLUX2_TEST_CORPUS "/image/png_grey_alpha"});
+                               {"-r", test::fuzz_corpus() + std::string("/image/png_grey_alpha")});
     for (int i = 0; i < 9; ++i) {
         command = joined(command, {"-r", (pictures / "large.png").string()});
     }

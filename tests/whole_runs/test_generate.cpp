@@ -3,6 +3,7 @@
 #include <flux2/flux2.hpp>
 #include "formats/tensor_source.hpp"
 #include "image/image.hpp"
+#include "support/folders.hpp"
 #include "support/program.hpp"
 #include "support/small_mistral.hpp"
 #include "support/support.hpp"
@@ -181,8 +182,8 @@ class Bundled {
         return run(command() + " -W 64 -H 64 --no-cache " + options);
     }
     std::string command() const {
-        return "cd " + folder_.path().string() + " && " + kFlux2 +
-               " -m " FLUX2_TINY_MODEL " --device CPU --type F32";
+        return "cd " + folder_.path().string() + " && " + kFlux2 + " -m " + test::tiny_model() +
+               " --device CPU --type F32";
     }
     test::Bytes bytes(const std::string& name) const { return test::read_file(folder_ / name); }
     fs::path path(const std::string& name) const { return folder_ / name; }
@@ -387,7 +388,7 @@ TEST_CASE("settings without effect are warned about") {
     CHECK(distilled.err.find("the negative prompt has no effect") != std::string::npos);
     CHECK(distilled.err.find("takes no guidance") != std::string::npos);
     const auto base =
-        model.draw("-p 'a tree' --diffusion-model " FLUX2_TINY_MODEL
+        model.draw(std::string("-p 'a tree' --diffusion-model ") + test::tiny_model() +
                    "/flux2-tiny-bf16.gguf --variant base -n clouds -g 1 --steps 2 -o b.png");
     CHECK(base.err.find("no effect at guidance 1") != std::string::npos);
     const auto cut = model.draw("-p 'one two three red green blue' --text-length 8 -o c.png");

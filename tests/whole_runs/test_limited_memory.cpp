@@ -2,6 +2,7 @@
 // signal. Not for the sanitizers, which take more address space than any limit.
 #include <flux2/error.hpp>
 #include "support/cli.hpp"
+#include "support/folders.hpp"
 
 #include <doctest/doctest.h>
 
@@ -18,7 +19,7 @@ constexpr bool kCanLimit = false;
 
 TEST_CASE("training without memory says so and keeps the state" * doctest::skip(!kCanLimit)) {
     const test::TemporaryFolder folder;
-    const std::string model = FLUX2_TINY_MODEL;
+    const std::string model = test::tiny_model();
     const std::string out = (folder / "out").string();
     const std::string command = "'" + test::train_path() + "' -m '" + model + "' -d '" + model +
                                 "/blueprint-dataset' --resolution 64 --network_dim 4 --threads 1 "

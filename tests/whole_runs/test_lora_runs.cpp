@@ -8,6 +8,7 @@
 #include "formats/tensor_source.hpp"
 #include "pipeline/denoise.hpp"
 #include "pipeline/latents.hpp"
+#include "support/folders.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
 
@@ -31,7 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kTiny = FLUX2_TINY_MODEL;
+const fs::path kTiny = test::tiny_model();
 const fs::path kBlueprint = kTiny / "blueprint-lora.safetensors";
 
 fs::path recorded(const std::string& name) {

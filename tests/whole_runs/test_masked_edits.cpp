@@ -9,6 +9,7 @@
 #include "pipeline/prompt.hpp"
 #include "pipeline/request.hpp"
 #include "pipeline/sampler.hpp"
+#include "support/folders.hpp"
 #include "support/picture_book.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
@@ -29,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kTiny = FLUX2_TINY_MODEL;
+const fs::path kTiny = test::tiny_model();
 
 Pipeline& tiny_model() {
     static Pipeline pipeline = [] {

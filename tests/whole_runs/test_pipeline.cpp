@@ -3,6 +3,7 @@
 #include <flux2/flux2.hpp>
 #include "base/check.hpp"
 #include "base/system.hpp"
+#include "support/folders.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -29,7 +30,7 @@ LoadOptions on_cpu() {
 }
 
 Pipeline bundled(const LoadOptions& options) {
-    return Pipeline::load(find_model(FLUX2_TINY_MODEL).files, options);
+    return Pipeline::load(find_model(test::tiny_model()).files, options);
 }
 
 Request small_request(uint64_t seed) {

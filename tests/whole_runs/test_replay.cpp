@@ -1,6 +1,7 @@
 // flux2 selftest --replay: recorded runs of the tiny model with the files that come with us, and
 // what must fail when a setting, a picture or the model is another one.
 #include "formats/tensor_source.hpp"
+#include "support/folders.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
 #include "verify/recording.hpp"
@@ -21,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kTiny = FLUX2_TINY_MODEL;
+const std::string kTiny = test::tiny_model();
 // The distilled model, part by part.
 const std::string kParts = " --diffusion-model " + kTiny + "/flux2-tiny-bf16.gguf --llm " + kTiny +
                            "/text-encoder-bf16.gguf --vae " + kTiny + "/vae-bf16.gguf";

@@ -1,5 +1,6 @@
 // Edits by the bundled model, through the program: the change is made, the rest of the picture
 // stays. Also two references, key-value references, and a negative prompt on the base model.
+#include "support/folders.hpp"
 #include "support/picture_book.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
@@ -14,7 +15,7 @@
 namespace flux2 {
 namespace {
 
-const std::string kTiny = FLUX2_TINY_MODEL;
+const std::string kTiny = test::tiny_model();
 const std::string kModel = " -m " + kTiny + " --type F32";
 // The same files as a KV model: references are computed once and see nothing of the picture.
 const std::string kKvModel = " --diffusion-model " + kTiny + "/flux2-tiny-bf16.gguf --llm " +

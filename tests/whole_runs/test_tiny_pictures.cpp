@@ -1,5 +1,6 @@
 // Whether the bundled model draws what it is asked for: prompts it never saw in training, read off
 // the pictures by picture_book, through the program as users run it.
+#include "support/folders.hpp"
 #include "support/picture_book.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
@@ -11,7 +12,7 @@
 namespace flux2 {
 namespace {
 
-const std::string kTiny = FLUX2_TINY_MODEL;
+const std::string kTiny = test::tiny_model();
 // In --prompt-file all prompts have the same seed, so each picture is a run of its own.
 const std::string kDraw = test::flux2_path() + " --device CPU --no-cache -q";
 
