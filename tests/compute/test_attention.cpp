@@ -3,6 +3,7 @@
 #include "compute/cpu/attention.hpp"
 #include "compute/cpu/matrix_tiles.hpp"
 #include "compute/graph.hpp"
+#include "support/needs.hpp"
 #include "support/values.hpp"
 
 #include <doctest/doctest.h>
@@ -213,66 +214,79 @@ TEST_CASE("large scores neither overflow nor lose the winner") {
     check_case({.width = 64, .n_head = 1, .n_head_kv = 1, .n = 40, .n_kv = 700, .size = 100}, 2);
 }
 
-// What this CPU can compute; where that is nothing, F32, which must keep to the same limits.
-std::vector<Kind> kinds_in_16bit() {
-    std::vector<Kind> kinds;
-    if (cpu::has_matrix_tiles()) {
-        kinds.push_back(Kind::arm_tiles);
+void check_formula(Kind kind) {
+    const auto check_sizes = [&](Case c, int n_threads) {
+        c.kind = kind;
+        check_16bit_case(c, n_threads);
+    };
+    for (const int n_threads : {1, 2, 3}) {
+        check_sizes({.width = 64, .n_head = 2, .n_head_kv = 2, .n = 50, .n_kv = 50}, n_threads);
+        check_sizes({.width = 20, .n_head = 4, .n_head_kv = 2, .n = 7, .n_kv = 600}, n_threads);
     }
-    if (cpu::has_amx()) {
-        kinds.push_back(Kind::amx);
-    }
-    if (kinds.empty()) {
-        MESSAGE("this CPU computes attention in F32 only: nothing in 16 bits was compared");
-        kinds.push_back(Kind::exact);
-    }
-    return kinds;
+    check_sizes({.width = 128, .n_head = 1, .n_head_kv = 1, .n = 1, .n_kv = 1}, 2);
+    check_sizes({.width = 18, .n_head = 3, .n_head_kv = 1, .n = 41, .n_kv = 1035}, 2);
+    check_sizes({.width = 64, .n_head = 1, .n_head_kv = 1, .n = 40, .n_kv = 700, .size = 100}, 2);
 }
 
-TEST_CASE("attention in 16 bits is the formula, but for the rounding") {
-    for (const Kind kind : kinds_in_16bit()) {
-        const auto check_sizes = [&](Case c, int n_threads) {
-            c.kind = kind;
-            check_16bit_case(c, n_threads);
-        };
-        for (const int n_threads : {1, 2, 3}) {
-            check_sizes({.width = 64, .n_head = 2, .n_head_kv = 2, .n = 50, .n_kv = 50}, n_threads);
-            check_sizes({.width = 20, .n_head = 4, .n_head_kv = 2, .n = 7, .n_kv = 600}, n_threads);
+void check_large_scores(Kind kind) {
+    for (const float size : {1.0f, 10.0f, 100.0f}) {
+        const Case c{.width = 128,
+                     .n_head = 2,
+                     .n_head_kv = 2,
+                     .n = 60,
+                     .n_kv = 300,
+                     .size = size,
+                     .kind = kind};
+        const Data x = random_data(c);
+        double square_error = 0;
+        double square = 0;
+        for_some(c, x, compute(c, x, 2), [&](double found, const Sums& expected) {
+            square_error += (found - expected.result) * (found - expected.result);
+            square += expected.result * expected.result;
+        });
+        CHECK(std::sqrt(square_error / square) < 4e-3);
+    }
+}
+
+// More keys than a block has, and the bad one in the first and in the last.
+void check_bad_score(Kind kind) {
+    for (const int64_t bad_key : {0, 1000}) {
+        const Case c{.width = 64, .n_head = 2, .n_head_kv = 2, .n = 40, .n_kv = 1035, .kind = kind};
+        Data x = random_data(c);
+        x.k[static_cast<size_t>(bad_key * c.n_head_kv * c.width)] =
+            std::numeric_limits<float>::quiet_NaN();  // of head 0
+        const HostTensor y = compute(c, x, 2);
+        CAPTURE(bad_key);
+        CHECK(std::isnan(y.data.front()));
+        int64_t n_bad = 0;
+        for (const float value : y.data) {
+            n_bad += std::isnan(value) ? 1 : 0;
         }
-        check_sizes({.width = 128, .n_head = 1, .n_head_kv = 1, .n = 1, .n_kv = 1}, 2);
-        check_sizes({.width = 18, .n_head = 3, .n_head_kv = 1, .n = 41, .n_kv = 1035}, 2);
-        check_sizes({.width = 64, .n_head = 1, .n_head_kv = 1, .n = 40, .n_kv = 700, .size = 100},
-                    2);
+        CHECK(n_bad == c.width * c.n);
     }
 }
 
 TEST_CASE("a score that is not a number is not hidden") {
-    std::vector<Kind> kinds = {Kind::exact};
-    if (cpu::has_amx()) {
-        kinds.push_back(Kind::amx);
-    }
-    for (const Kind kind : kinds) {
-        // More keys than a block has, and the bad one in the first and in the last.
-        for (const int64_t bad_key : {0, 1000}) {
-            const Case c{
-                .width = 64, .n_head = 2, .n_head_kv = 2, .n = 40, .n_kv = 1035, .kind = kind};
-            Data x = random_data(c);
-            x.k[static_cast<size_t>(bad_key * c.n_head_kv * c.width)] =
-                std::numeric_limits<float>::quiet_NaN();  // of head 0
-            const HostTensor y = compute(c, x, 2);
-            CAPTURE(bad_key);
-            CHECK(std::isnan(y.data.front()));
-            int64_t n_bad = 0;
-            for (const float value : y.data) {
-                n_bad += std::isnan(value) ? 1 : 0;
-            }
-            CHECK(n_bad == c.width * c.n);
-        }
-    }
+    check_bad_score(Kind::exact);
 }
 
-TEST_CASE("a mask hides keys from single queries in AMX tiles too") {
-    const Kind kind = cpu::has_amx() ? Kind::amx : Kind::exact;
+TEST_CASE("a score that is not a number is not hidden in AMX tiles" *
+          test::needs(cpu::has_amx(), "needs AMX")) {
+    check_bad_score(Kind::amx);
+}
+
+TEST_CASE("attention in AMX tiles is the formula, but for the rounding" *
+          test::needs(cpu::has_amx(), "needs AMX")) {
+    check_formula(Kind::amx);
+}
+
+TEST_CASE("attention with Arm's matrix instructions is the formula, but for the rounding" *
+          test::needs(cpu::has_matrix_tiles(), "needs Arm's matrix instructions")) {
+    check_formula(Kind::arm_tiles);
+}
+
+TEST_CASE("a mask hides keys from single queries in AMX tiles too" *
+          test::needs(cpu::has_amx(), "needs AMX")) {
     for (const int64_t n : {1, 45, 530}) {
         check_16bit_case({.width = 64,
                           .n_head = 4,
@@ -280,31 +294,19 @@ TEST_CASE("a mask hides keys from single queries in AMX tiles too") {
                           .n = n,
                           .n_kv = n,
                           .masked = true,
-                          .kind = kind},
+                          .kind = Kind::amx},
                          2);
     }
 }
 
-TEST_CASE("attention in 16 bits errs little, however large the scores") {
-    for (const Kind kind : kinds_in_16bit()) {
-        for (const float size : {1.0f, 10.0f, 100.0f}) {
-            const Case c{.width = 128,
-                         .n_head = 2,
-                         .n_head_kv = 2,
-                         .n = 60,
-                         .n_kv = 300,
-                         .size = size,
-                         .kind = kind};
-            const Data x = random_data(c);
-            double square_error = 0;
-            double square = 0;
-            for_some(c, x, compute(c, x, 2), [&](double found, const Sums& expected) {
-                square_error += (found - expected.result) * (found - expected.result);
-                square += expected.result * expected.result;
-            });
-            CHECK(std::sqrt(square_error / square) < 4e-3);
-        }
-    }
+TEST_CASE("attention in AMX tiles errs little, however large the scores" *
+          test::needs(cpu::has_amx(), "needs AMX")) {
+    check_large_scores(Kind::amx);
+}
+
+TEST_CASE("attention with Arm's matrix instructions errs little, however large the scores" *
+          test::needs(cpu::has_matrix_tiles(), "needs Arm's matrix instructions")) {
+    check_large_scores(Kind::arm_tiles);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "compute/cpu/code_panels.hpp"
+#include "compute/cpu/code_panels_forms.hpp"
 
+#include "support/needs.hpp"
 #include "support/values.hpp"
 
 #include <doctest/doctest.h>
@@ -101,6 +103,49 @@ void check_equal_wide_codes(const EqualWideCodes& c) {
                       row, panel, /*offset=*/0);
 }
 
+// The instructions that multiply codes in this process.
+#if defined(FLUX2_X86)
+bool uses_avx512_vnni() {
+    return cpu::has_avx512_vnni();
+}
+bool uses_avx_vnni() {
+    return cpu::has_avx_vnni() && !cpu::has_avx512_vnni();
+}
+#else
+bool uses_avx512_vnni() {
+    return false;
+}
+bool uses_avx_vnni() {
+    return false;
+}
+#endif
+
+void check_largest_codes() {
+    for (const int64_t n_rows : {1, 2, 3, 4, 5, 11, 12, 25}) {
+        CAPTURE(n_rows);
+        for (const int8_t x : {int8_t{127}, int8_t{-127}, int8_t{1}}) {
+            check_equal_codes({.bits = 4, .code = 15, .x = x, .n_rows = n_rows, .adds = false});
+            check_equal_codes({.bits = 5, .code = 31, .x = x, .n_rows = n_rows, .adds = true});
+            check_equal_codes(
+                {.bits = 5, .code = 31, .x = x, .n_rows = n_rows, .adds = true, .in_halves = true});
+            check_equal_codes({.bits = 6, .code = 63, .x = x, .n_rows = n_rows, .adds = true});
+            check_equal_codes({.bits = 6,
+                               .code = 63,
+                               .x = x,
+                               .n_rows = n_rows,
+                               .adds = false,
+                               .in_halves = true});
+            check_equal_codes({.bits = 8, .code = 255, .x = x, .n_rows = n_rows, .adds = true});
+            check_equal_codes({.bits = 8,
+                               .code = 255,
+                               .x = x,
+                               .n_rows = n_rows,
+                               .adds = false,
+                               .in_halves = true});
+        }
+    }
+}
+
 }  // namespace
 
 TEST_CASE("rows keep 8 bits of the largest value of every 32") {
@@ -185,29 +230,23 @@ TEST_CASE("values whose sum is infinite are finite") {
 }
 
 TEST_CASE("the largest codes do not overflow, for any number of rows") {
-    for (const int64_t n_rows : {1, 2, 3, 4, 5, 11, 12, 25}) {
-        CAPTURE(n_rows);
-        for (const int8_t x : {int8_t{127}, int8_t{-127}, int8_t{1}}) {
-            check_equal_codes({.bits = 4, .code = 15, .x = x, .n_rows = n_rows, .adds = false});
-            check_equal_codes({.bits = 5, .code = 31, .x = x, .n_rows = n_rows, .adds = true});
-            check_equal_codes(
-                {.bits = 5, .code = 31, .x = x, .n_rows = n_rows, .adds = true, .in_halves = true});
-            check_equal_codes({.bits = 6, .code = 63, .x = x, .n_rows = n_rows, .adds = true});
-            check_equal_codes({.bits = 6,
-                               .code = 63,
-                               .x = x,
-                               .n_rows = n_rows,
-                               .adds = false,
-                               .in_halves = true});
-            check_equal_codes({.bits = 8, .code = 255, .x = x, .n_rows = n_rows, .adds = true});
-            check_equal_codes({.bits = 8,
-                               .code = 255,
-                               .x = x,
-                               .n_rows = n_rows,
-                               .adds = false,
-                               .in_halves = true});
-        }
-    }
+    check_largest_codes();
+}
+
+// With the instructions at hand; tests named tile_linear_... hide the newest.
+TEST_CASE("the largest codes do not overflow with AVX-512's integer instructions" *
+          test::needs(uses_avx512_vnni(), "needs AVX-512 VNNI")) {
+    check_largest_codes();
+}
+
+TEST_CASE("the largest codes do not overflow with AVX's integer instructions" *
+          test::needs(uses_avx_vnni(), "needs AVX-VNNI")) {
+    check_largest_codes();
+}
+
+TEST_CASE("the largest codes do not overflow with Arm's dot products" *
+          test::needs(cpu::has_arm_dot(), "needs Arm's dot products")) {
+    check_largest_codes();
 }
 
 TEST_CASE("the largest wide codes do not overflow, for any number of rows") {

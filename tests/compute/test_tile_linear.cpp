@@ -6,6 +6,7 @@
 #include "compute/cpu/tile_linear.hpp"
 #include "compute/plain/token_nodes.hpp"
 #include "formats/tensor_type.hpp"
+#include "support/needs.hpp"
 #include "support/values.hpp"
 #include "verify/file_matrix.hpp"
 
@@ -174,10 +175,8 @@ void check_case(const Case& c, int n_threads) {
 
 }  // namespace
 
-TEST_CASE("a product in BF16 tiles is that of the values rounded to BF16") {
-    if (!has_bf16_tiles()) {
-        return;
-    }
+TEST_CASE("a product in BF16 tiles is that of the values rounded to BF16" *
+          test::needs(has_bf16_tiles(), "needs AMX or Arm's matrix instructions")) {
     for (const TensorType type : matrix_types()) {
         // With AMX these are repacked (test_amx_linear).
         const bool others =
@@ -189,10 +188,8 @@ TEST_CASE("a product in BF16 tiles is that of the values rounded to BF16") {
     }
 }
 
-TEST_CASE("BF16 tiles of Arm CPUs take other sizes too") {
-    if (!cpu::has_matrix_tiles()) {
-        return;
-    }
+TEST_CASE("BF16 tiles of Arm CPUs take other sizes too" *
+          test::needs(cpu::has_matrix_tiles(), "needs Arm's matrix instructions")) {
     check_case({.type = TensorType::q4_k, .in = 512, .out = 24, .n = 17}, 2);
     for (const int n_threads : {1, 2, 3}) {
         check_case({.type = TensorType::bf16, .in = 64, .out = 24, .n = 17}, n_threads);
@@ -208,8 +205,13 @@ TEST_CASE("BF16 tiles of Arm CPUs take other sizes too") {
     }
 }
 
-TEST_CASE("a product in F32 tiles is that of the values, as integers that of rounded rows") {
+TEST_CASE("codes are multiplied as integers only where there are no BF16 tiles") {
     CHECK(!(cpu::most_code_bits() > 0 && has_bf16_tiles()));
+}
+
+TEST_CASE("a product in F32 tiles is that of the values, as integers that of rounded rows" *
+          test::needs(has_f32_tiles(TensorType::f16) || is_coded(TensorType::q4_k),
+                      "needs a CPU with AVX2 or dot products and without BF16 tiles")) {
     for (const TensorType type : matrix_types()) {
         if (!is_coded(type) && (!has_f32_tiles(type) || !converts_from_f32(type))) {
             continue;
@@ -238,10 +240,8 @@ TEST_CASE("a product in F32 tiles is that of the values, as integers that of rou
     }
 }
 
-TEST_CASE("rows of zeros give zeros") {
-    if (!suits_tiles(TensorType::q8_0, 64, 16)) {
-        return;
-    }
+TEST_CASE("rows of zeros give zeros" *
+          test::needs(suits_tiles(TensorType::q8_0, 64, 16), "needs tiles for Q8_0")) {
     const Case c = {.type = TensorType::q8_0, .in = 64, .out = 16, .n = 3};
     CHECK(compute(c, matrix_of(c), std::vector<float>(64 * 3), /*n_threads=*/1) ==
           std::vector<float>(16 * 3));

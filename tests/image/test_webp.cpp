@@ -2,6 +2,7 @@
 #include <flux2/image.hpp>
 #include "image/exif.hpp"
 #include "image/webp_text.hpp"
+#include "support/needs.hpp"
 #include "support/png_builder.hpp"
 #include "support/smooth_image.hpp"
 #include "support/support.hpp"
@@ -94,7 +95,7 @@ CaughtError refused(const Bytes& file) {
 }
 
 // Cases that decode or encode are about builds with libwebp.
-#define WEBP_TEST_CASE(name) TEST_CASE(name* doctest::skip(!supports_webp()))
+#define WEBP_TEST_CASE(name) TEST_CASE(name* test::needs(supports_webp(), "needs libwebp"))
 
 WEBP_TEST_CASE("a lossless WebP of another program is read to the pixel") {
     const Image image = decode_image(riff(lossless_chunk()), "test.webp");
@@ -349,7 +350,7 @@ TEST_CASE("broken texts of a WebP are left out, and texts it cannot hold are ref
 }
 
 TEST_CASE("a build without libwebp says so, before anything is made" *
-          doctest::skip(supports_webp())) {
+          test::needs(!supports_webp(), "needs a build without libwebp")) {
     const std::vector<CaughtError> errors = {
         error_of([] { decode_image(riff(lossless_chunk()), "a.webp"); }),
         error_of([] { decode_mask(riff(lossless_chunk()), "a.webp"); }),

@@ -1,6 +1,7 @@
 // The formats in which pictures are sent and taken.
 #include <flux2/image.hpp>
 #include "http/base64.hpp"
+#include "support/needs.hpp"
 #include "support/running_server.hpp"
 #include "support/support.hpp"
 
@@ -48,7 +49,7 @@ TEST_CASE("output_format and output_compression choose the file of an answer") {
     }
 }
 
-TEST_CASE("a WebP can be uploaded" * doctest::skip(!supports_webp())) {
+TEST_CASE("a WebP can be uploaded" * test::needs(supports_webp(), "needs libwebp")) {
     TestServer server;
     const std::vector<std::byte> webp =
         encode_image({64, 64, std::vector<uint8_t>(size_t{64} * 64 * 3, 90)}, ImageFormat::webp);

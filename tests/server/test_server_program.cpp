@@ -1,5 +1,6 @@
 // flux2-server as a program: start, signals, TLS, options that cannot work.
 #include "support/folders.hpp"
+#include "support/needs.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
 
@@ -8,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -18,6 +20,10 @@ using namespace std::chrono_literals;
 using nlohmann::json;
 
 namespace {
+
+bool has_openssl() {
+    return std::system("openssl version > /dev/null 2>&1") == 0;
+}
 
 // The program in the background.
 class Program {
@@ -137,17 +143,15 @@ TEST_CASE("a second signal cancels jobs at once") {
     CHECK(program.ends_within(10s));
 }
 
-TEST_CASE("with a certificate the server speaks HTTPS") {
+TEST_CASE("with a certificate the server speaks HTTPS" *
+          test::needs(has_openssl(), "needs the program openssl")) {
     const TemporaryFolder folder;
     const std::string key = (folder / "key.pem").string(),
                       certificate = (folder / "c.pem").string();
     const ProgramResult made = run_program(
         "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout " + key +
         " -out " + certificate);
-    if (made.exit_code != 0) {
-        MESSAGE("skipped: no openssl program");
-        return;
-    }
+    REQUIRE_MESSAGE(made.exit_code == 0, made.err);
     const Program program("--tls-cert " + certificate + " --tls-key " + key);
     CHECK(program.address().starts_with("https://"));
     httplib::Client client = program.client();
