@@ -1,5 +1,22 @@
 # What makes a build from nothing shorter: files are compiled together, and common headers once. FLUX2_COMPILE_TOGETHER=OFF turns both
-# off, for those who work on the code. Builds that run for seconds also leave optimisation out.
+# off, for those who work on the code. Builds that run for seconds also leave optimisation out. Where ccache is installed, it keeps what
+# was compiled.
+
+# ccache takes paths below this folder as relative to it, so that one clone finds what another has compiled. FLUX2_CCACHE=OFF leaves it out.
+if(FLUX2_CCACHE AND NOT MSVC AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    find_program(FLUX2_CCACHE_PROGRAM ccache)
+    if(FLUX2_CCACHE_PROGRAM)
+        foreach(language C CXX CUDA)
+            set(CMAKE_${language}_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_ABSSTDERR=1
+                CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${FLUX2_CCACHE_PROGRAM})
+        endforeach()
+        # Clang's precompiled headers contain absolute paths and times of the headers: one out of another clone, or from before this
+        # clone's headers, is refused. GCC's go by their contents.
+        if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+            set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
+        endif()
+    endif()
+endif()
 
 # GCC collects garbage from 128 MB of heap on, which is a tenth of its time. With memory for it, only from 1 GB on.
 cmake_host_system_information(RESULT megabytes QUERY TOTAL_PHYSICAL_MEMORY)

@@ -6,9 +6,10 @@ PATH=$PATH:/usr/local/cuda/bin
 command -v nvcc > /dev/null || { echo "nvcc is not here; install the CUDA toolkit to check the kernels" >&2; exit 1; }
 [ $# -gt 0 ] || set -- 75 80 86 89 90 120
 
+ccache=$(command -v ccache || true)
 compile() {  # FILE ARCHITECTURE
     echo "sm_$2 $1"
-    nvcc -std=c++17 -O3 -I flux2 -gencode "arch=compute_$2,code=sm_$2" --Werror all-warnings -c "$1" -o "$objects/$(basename "$1").$2.o"
+    $ccache nvcc -std=c++17 -O3 -I flux2 -gencode "arch=compute_$2,code=sm_$2" --Werror all-warnings -c "$1" -o "$objects/$(basename "$1").$2.o"
 }
 objects=$(mktemp -d)
 trap 'rm -rf "$objects"' EXIT

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the missing packages that the build needs. Silent and quick when nothing is missing.
-# Usage: scripts/setup.sh [developer] [cross] [browser] [vulkan] [lavapipe]   "developer" adds clang-format, curl, clang and its runtime; "cross"
+# Usage: scripts/setup.sh [developer] [cross] [browser] [vulkan] [lavapipe]   "developer" adds ccache, clang-format, curl, clang and its runtime; "cross"
 # (Linux) a compiler for the other architecture and qemu-user; "browser" (Linux) Chromium; "vulkan" headers, loader, shader compiler and
 # drivers of Mesa, among them its software device; "lavapipe" (Linux) jemalloc, with which that device compiles shaders faster.
 # FLUX2_SKIP_SETUP=1 skips everything; CMake then says what it cannot find.
@@ -57,6 +57,7 @@ elif has_command brew && ! brew --prefix --installed openssl@3 > /dev/null 2>&1;
     missing_brew+=(openssl@3)
 fi
 if wants developer; then
+    need ccache ccache has_command ccache
     need clang-format clang-format has_command clang-format
     need curl curl has_command curl
     if [ "$(uname)" != Darwin ]; then
