@@ -44,8 +44,9 @@ if grep -q 'AVAILABLE_BACKENDS ".*ggml-vulkan' "$build/ggml/ggml/ggml-config.cma
 fi
 flux2=$build/bin/flux2-vulkan
 
-# ---- The device. Compiled shaders are kept for the runs that follow, apart from those of other programs.
-export MESA_SHADER_CACHE_DIR=$work/shaders
+# ---- The device. Compiled shaders are kept for the runs that follow, here and in other folders, apart from those of other programs.
+export MESA_SHADER_CACHE_DIR=${FLUX2_CI_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/flux2-ci}/shaders
+mkdir -p "$MESA_SHADER_CACHE_DIR"
 VK_DRIVER_FILES=$("$root/tests/vulkan/newer_mesa.sh" "$work/mesa")
 export VK_DRIVER_FILES
 export VK_ICD_FILENAMES=$VK_DRIVER_FILES  # of loaders before 1.3.207
