@@ -64,11 +64,12 @@ void add_model_options(cxxopts::Options& options) {
         ("max-vram",
          "device memory to use at most, such as 4G; weights that do not fit are "
          "streamed from RAM",
-         text())                                                                                 //
-        ("no-repack", "CPU: leave matrices in the mapped file; slower, needs less RAM")          //
-        ("no-unpack", "H100, H200: keep quantised matrices as they are; slower, needs less memory")  //
-        ("keep-loaded", "hold all parts in memory between pictures, if they fit together")       //
-        ("cache", "folder for encoded prompts and pictures (default: the user's own)", text())   //
+         text())                                                                         //
+        ("no-repack", "CPU: leave matrices in the mapped file; slower, needs less RAM")  //
+        ("no-unpack",
+         "H100, H200: keep quantised matrices as they are; slower, needs less memory")          //
+        ("keep-loaded", "hold all parts in memory between pictures, if they fit together")      //
+        ("cache", "folder for encoded prompts and pictures (default: the user's own)", text())  //
         ("no-cache", "keep nothing on disk");
 }
 

@@ -2,6 +2,7 @@
 // picture is denoised: the next pictures are those of a fresh process.
 #include <flux2/flux2.hpp>
 #include "networks/part.hpp"
+#include "support/folders.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -29,7 +30,7 @@ LoadOptions one_thread(bool keep_loaded) {
 }
 
 Pipeline bundled_model(bool keep_loaded) {
-    return Pipeline::load(find_model(FLUX2_TINY_MODEL).files, one_thread(keep_loaded));
+    return Pipeline::load(find_model(test::tiny_model()).files, one_thread(keep_loaded));
 }
 
 Request red_house() {
@@ -49,7 +50,7 @@ Request with_lora(const fs::path& file) {
     return request;
 }
 
-const fs::path kBlueprint = fs::path(FLUX2_TINY_MODEL) / "blueprint-lora.safetensors";
+const fs::path kBlueprint = fs::path(test::tiny_model()) / "blueprint-lora.safetensors";
 
 enum class Stop { cancel, no_memory };
 

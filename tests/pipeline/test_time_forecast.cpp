@@ -203,7 +203,7 @@ TEST_CASE("a plan is cancelled before it and while it measures") {
     LoadOptions options;
     options.device = "CPU";
     options.threads = 1;
-    Pipeline pipeline = Pipeline::load(find_model(FLUX2_TINY_MODEL).files, options);
+    Pipeline pipeline = Pipeline::load(find_model(test::tiny_model()).files, options);
     std::atomic<bool> flag = true;
     CHECK(test::error_of([&] { pipeline.plan(flag_and_request(flag)); }).kind ==
           ErrorKind::cancelled);

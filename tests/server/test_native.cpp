@@ -90,7 +90,7 @@ TEST_CASE("a queued and a running job can be cancelled") {
 
 TEST_CASE("a LoRA that a cancelled job was putting on is whole in the next picture") {
     server::ServerOptions options = test_options();
-    options.lora_folder = FLUX2_TINY_MODEL;
+    options.lora_folder = test::tiny_model();
     options.model.load.threads = 1;
     TestServer server(options);
     const json lora = json::array({"blueprint-lora:0.5"});

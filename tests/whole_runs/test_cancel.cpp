@@ -122,7 +122,7 @@ TEST_CASE("a LoRA that was being put on at Ctrl-C is whole in the session's next
     }
     test::write_file(folder / "two.safetensors", test::safetensors_of(tensors));
     const Arguments small = {"-m",
-                             FLUX2_TINY_MODEL,
+                             test::tiny_model(),
                              "--no-cache",
                              "--device",
                              "CPU",

@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "support/cli.hpp"
+#include "support/folders.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kMega = 1'000'000;
 
 std::string picture_arguments(const fs::path& picture) {
-    return concat(" --no-cache -m '", FLUX2_TINY_MODEL,
+    return concat(" --no-cache -m '", test::tiny_model(),
                   "' -p house -W 256 -H 256 --steps 1 -t 1 --device CPU -o ",
                   test::quoted(picture.string()));
 }
@@ -176,7 +177,7 @@ TEST_CASE("in a real control group pictures stay inside, or are refused with a s
 
 TEST_CASE("programs that are refused threads work with those they get") {
     const test::TemporaryFolder folder;
-    const std::string arguments = concat("'", FLUX2_TINY_MODEL, "/vae-bf16.gguf' --type Q8_0 -o ");
+    const std::string arguments = concat("'", test::tiny_model(), "/vae-bf16.gguf' --type Q8_0 -o ");
     const fs::path few = folder / "few.gguf";
     const fs::path all = folder / "all.gguf";
     REQUIRE(test::run_program(test::convert_path() + " " + arguments + all.string()).exit_code ==
