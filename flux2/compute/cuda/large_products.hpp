@@ -1,8 +1,7 @@
 // Large products of matrices by cuBLAS, each shape by the fastest of several algorithms. cuBLAS's
 // own choice is up to a tenth slower, so the first products of a shape run by one algorithm after
 // the other while events time them; no product is computed twice. The algorithms differ in their
-// tiles and not in the order of sums, so results are the same bits whichever runs
-// (flux2 selftest --ops compares them).
+// tiles and not in the order of sums, so results are the same bits whichever runs.
 #pragma once
 
 #include <cublasLt.h>

@@ -142,8 +142,8 @@ struct LoadOptions {
     // On a CPU, repack matrices in RAM into the layout its kernels are fastest with, if RAM
     // suffices; else they are read from the mapped file.
     bool repack = true;
-    // On a Hopper GPU (H100, H200), expand quantised matrices to BF16 when there is room: this makes
-    // multiplies faster there. Not done when `type` is set.
+    // On a Hopper GPU (H100, H200), expand quantised matrices to BF16 when there is room: this
+    // makes multiplies faster there. Not done when `type` is set.
     bool unpack = true;
     std::filesystem::path cache_folder;  // for encoded prompts and pictures; empty: no cache
     uint64_t cache_bytes = 500'000'000;  // upper limit of that folder
