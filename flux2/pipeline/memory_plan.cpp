@@ -492,9 +492,8 @@ MemoryPlan MemoryPlanner::peaks_together(const std::vector<PlannedStage>& stages
 
 // Whether the device multiplies unpacked matrices faster and the options allow it.
 bool MemoryPlanner::may_unpack(Part part) {
-    return facts_of(part).has_blocks &&
-           backends_.of(part).device().abilities().unpacks_matrices && options_.unpack &&
-           chosen_type(options_, part).empty();
+    return facts_of(part).has_blocks && backends_.of(part).device().abilities().unpacks_matrices &&
+           options_.unpack && chosen_type(options_, part).empty();
 }
 
 Placements MemoryPlanner::place(const Job& job, const MemoryLimits& limits, bool keep_loaded) {
