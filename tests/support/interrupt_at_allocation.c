@@ -1,5 +1,5 @@
-// Preloaded into a program on Linux: interrupts it (SIGINT) at its first allocation of as many bytes
-// as INTERRUPT_AT_ALLOCATION says.
+// Preloaded into a program on Linux: interrupts it (SIGINT) at its first allocation of as many
+// bytes as INTERRUPT_AT_ALLOCATION says.
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>

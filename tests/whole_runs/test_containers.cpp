@@ -177,7 +177,8 @@ TEST_CASE("in a real control group pictures stay inside, or are refused with a s
 
 TEST_CASE("programs that are refused threads work with those they get") {
     const test::TemporaryFolder folder;
-    const std::string arguments = concat("'", test::tiny_model(), "/vae-bf16.gguf' --type Q8_0 -o ");
+    const std::string arguments =
+        concat("'", test::tiny_model(), "/vae-bf16.gguf' --type Q8_0 -o ");
     const fs::path few = folder / "few.gguf";
     const fs::path all = folder / "all.gguf";
     REQUIRE(test::run_program(test::convert_path() + " " + arguments + all.string()).exit_code ==
