@@ -1,6 +1,7 @@
 // One picture from request to pixels.
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "base/ram.hpp"
 #include "base/system.hpp"
 #include "image/colour_match.hpp"
 #include "image/image.hpp"
