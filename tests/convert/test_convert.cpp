@@ -5,6 +5,7 @@
 #include "formats/sha256.hpp"
 #include "formats/tensor_source.hpp"
 #include "support/diffusers_names.hpp"
+#include "support/small_tokenizer.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -327,8 +328,7 @@ TEST_CASE("a GGUF converts again: same types are copied, others need permission"
 TEST_CASE("a text encoder GGUF keeps its tokenizer when converted again") {
     const test::TemporaryFolder folder;
     fs::copy_file(fixture("klein/text_encoder.safetensors"), folder / "te.safetensors");
-    test::write_file(folder / "tokenizer.json",
-                     R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}})");
+    test::write_file(folder / "tokenizer.json", test::small_tokenizer_json());
     converted(folder / "te.safetensors", folder / "bf16.gguf", "BF16");
     fs::remove(folder / "tokenizer.json");
     const Metadata metadata =

@@ -1,6 +1,7 @@
 // flux2-convert as users run it: exit codes, messages, what is left on disk.
 #include "formats/tensor_source.hpp"
 #include "support/program.hpp"
+#include "support/small_tokenizer.hpp"
 #include "support/support.hpp"
 
 #include <doctest/doctest.h>
@@ -75,8 +76,7 @@ TEST_CASE("a diffusers folder gives all its parts") {
     }
     test::write_file(folder / "model/model_index.json", R"({"is_distilled": false})");
     fs::create_directories(folder / "model/tokenizer");
-    test::write_file(folder / "model/tokenizer/tokenizer.json",
-                     R"({"model": {"vocab": {"a": 0}, "merges": []}})");
+    test::write_file(folder / "model/tokenizer/tokenizer.json", test::small_tokenizer_json());
     const auto result = convert((folder / "model").string() + " -o " + (folder / "out").string());
     CHECK(result.exit_code == 0);
     const TensorSource transformer = TensorSource::open(folder / "out/transformer.gguf");
@@ -142,15 +142,14 @@ void write_model_folder(const test::TemporaryFolder& folder) {
                      nlohmann::json{{"weight_map", shards}}.dump());
     test::write_file(here / "config.json", "{}");
     test::write_file(folder / "model/model_index.json", "{}");
-    test::write_file(folder / "model/tokenizer/tokenizer.json",
-                     R"({"model": {"vocab": {"a": 0}, "merges": []}})");
+    test::write_file(folder / "model/tokenizer/tokenizer.json", test::small_tokenizer_json());
     test::write_file(folder / "model/tokenizer/merges.txt", "");
 }
 
 TEST_CASE("a file that is read is not written, whatever name it is given") {
     const test::TemporaryFolder folder;
     write_model_folder(folder);
-    test::write_file(folder / "own.json", R"({"model": {"vocab": {"a": 0}, "merges": []}})");
+    test::write_file(folder / "own.json", test::small_tokenizer_json());
     fs::create_symlink(folder / "model/tokenizer/tokenizer.json", folder / "link.gguf");
     fs::create_hard_link(folder / "model/text_encoder/config.json", folder / "hard.gguf");
     const std::string input = (folder / "model/text_encoder").string() + " --tokenizer " +
