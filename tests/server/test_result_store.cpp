@@ -4,7 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <new>
+#include <optional>
 #include <set>
+#include <string>
 
 using namespace flux2;
 using namespace flux2::server;
@@ -52,6 +55,32 @@ TEST_CASE("a store holds as many pictures as it may, and the oldest leave") {
     CHECK(n_left == 3);
     CHECK(store.png(ids.back()).has_value());
     CHECK(folder.names().size() == 6);
+}
+
+TEST_CASE("a stored picture is read whole or not at all where memory is lacking") {
+    const test::TemporaryFolder folder;
+    ResultStore store(folder.path(), {.pictures = 3});
+    const std::string id = store.add(plain(64, 64, 7), facts(std::string(3000, 'x')));
+    const std::string whole = store.png(id).value();
+    bool made = false;
+    int n_failed = 0;
+    for (size_t fails = 0; !made; ++fails) {
+        REQUIRE(fails < 100);
+        std::optional<std::string> bytes;
+        try {
+            const test::AllocationHook hook(1, size_t{1} << 30, [fails](size_t n) {
+                if (n == fails) {
+                    throw std::bad_alloc();
+                }
+            });
+            bytes = store.png(id);
+            made = true;
+        } catch (const std::bad_alloc&) {
+            ++n_failed;
+        }
+        CHECK((!bytes || *bytes == whole));
+    }
+    CHECK(n_failed >= 2);
 }
 
 TEST_CASE("later ids are larger, also within a millisecond") {

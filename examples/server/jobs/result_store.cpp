@@ -3,7 +3,6 @@
 #include "base/check.hpp"
 #include "base/file.hpp"
 #include "base/letter_case.hpp"
-#include "base/text_stream.hpp"
 #include "common/picture_facts.hpp"
 #include "jobs/thumbnail.hpp"
 
@@ -35,14 +34,19 @@ std::string hexadecimal(uint64_t value, size_t digits) {
     return text;
 }
 
+// Whole, or not at all: a part of a picture would look like an answer.
 std::optional<std::string> read_bytes(const fs::path& file) {
-    std::ifstream in(file, std::ios::binary);
+    std::ifstream in(file, std::ios::binary | std::ios::ate);
     if (!in) {
         return std::nullopt;
     }
-    TextStream out;
-    out << in.rdbuf();
-    return std::move(out).str();
+    const std::streamoff size = in.tellg();
+    std::string bytes(static_cast<size_t>(std::max<std::streamoff>(size, 0)), '\0');
+    in.seekg(0);
+    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    check(size >= 0 && in.gcount() == size, ErrorKind::bad_file, file.string(),
+          ": the stored file cannot be read; check that disk");
+    return bytes;
 }
 
 // Under another name first, so that nobody reads half a file. Not synced to the disk: that would
