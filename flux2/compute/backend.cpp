@@ -188,6 +188,7 @@ TensorBuffer Backend::allocate(std::span<ggml_tensor* const> tensors,
         sizes.back() += bytes;
         result.bytes += bytes;
     }
+    result.buffers.reserve(sizes.size());  // a buffer is owned as soon as it is there
     for (const size_t size : sizes) {
         // On a CPU a little is allocated even for measuring: ggml marks tensors of a real buffer
         // with how they are multiplied, and the work space of a graph depends on that.

@@ -65,6 +65,7 @@ void BlockStream::allocate() {
 
 // Memory on the device in which the tensors of every second block overlap.
 void BlockStream::allocate_slot(size_t slot) {
+    slots_[slot].reserve(slot_bytes_[slot].size());  // a buffer is owned as soon as it is there
     for (const uint64_t bytes : slot_bytes_[slot]) {
         const auto& buffer = slots_[slot].emplace_back(ggml_backend_buft_alloc_buffer(
             backend_.buffer_type(), backend_.measures_only() ? 0 : bytes));

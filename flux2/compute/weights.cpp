@@ -175,6 +175,7 @@ void Weights::load(bool pairs_as_columns) {
             set_row_length(bound->tensor, bound->tensor->ne[0] + bound->n_columns);
         }
     }
+    mapped_.reserve(checkpoint_.source().files().size());
     for (const MappedFile& file : checkpoint_.source().files()) {
         // Never written to: weights are constants of every graph.
         auto* base = const_cast<std::byte*>(file.bytes().data());
