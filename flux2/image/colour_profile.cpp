@@ -139,7 +139,7 @@ bool changes_little(const Transform& transform, ColourSpace space) {
                       [](int a, int b) { return std::abs(a - b) <= 1; });
 }
 
-// A row of pixels at a time: Little CMS counts them in 32 bits.
+// Some pixels at a time: Little CMS counts them in 32 bits.
 void run(const Transform& transform, const void* pixels, size_t pixel_bytes,
          std::span<uint8_t> rgb) {
     check(transform != nullptr, ErrorKind::internal, "a colour profile was not examined");

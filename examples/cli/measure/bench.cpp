@@ -267,7 +267,7 @@ cxxopts::Options known_options() {
         ("bands", "autoencoders: 1 to compute some rows at a time, 2 and 3 to keep fewer maps",
          cxxopts::value<std::string>()->default_value("0"))                      //
         ("no-repack", "CPU: leave matrices in the mapped file")                  //
-        ("no-unpack", "NVIDIA: keep quantised matrices as they are")             //
+        ("no-unpack", "H100, H200: keep quantised matrices as they are")         //
         ("profile", "one more run of each stage, timed operation by operation")  //
         ("types",
          "instead: speed and error of each type of weights here, and which one to take")  //
