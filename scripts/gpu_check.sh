@@ -5,8 +5,8 @@
 # Usage: scripts/gpu_check.sh BUILD [OTHER_BUILD]
 #   BUILD        build folder of `make cuda`
 #   OTHER_BUILD  one with -DFLUX2_HOPPER_ARCHITECTURE=100a-real
-# Settings: DEVICE=CUDA0, LOGS=folder for what the runs print, and for times of full-size networks CHECKPOINT=klein-4b.safetensors,
-# VAE=vae.safetensors.
+# Settings: DEVICE=CUDA0, LOGS=folder for what the runs print, RUNS="networks pictures operations training bench" for some of these
+# (operations take minutes, the others seconds), and for times of full-size networks CHECKPOINT=klein-4b.safetensors, VAE=vae.safetensors.
 set -uo pipefail
 build=$(cd "$1" && pwd)
 other=${2:+$(cd "$2" && pwd)}
@@ -33,14 +33,22 @@ run() { # NAME PROGRAM ARGUMENTS...
 }
 
 compare() { # NAME PROGRAM
-    local name=$1 flux2=$2 type
-    for type in F32 BF16 Q8_0; do
-        run "$name, networks $type" "$flux2" selftest --golden "$build/share/flux2/selftest" --device "$device" --type $type
-        run "$name, pictures $type" "$flux2" selftest --replay "$tiny"/golden-{t2i,edit,base}.safetensors -m models/tiny --device "$device" --type $type
+    local name=$1 flux2=$2 kind type
+    for kind in ${RUNS:-networks pictures operations training bench}; do
+        for type in F32 BF16 Q8_0; do
+            case $kind in
+                networks) run "$name, networks $type" "$flux2" selftest --golden "$build/share/flux2/selftest" --device "$device" --type $type ;;
+                pictures) run "$name, pictures $type" "$flux2" selftest --replay "$tiny"/golden-{t2i,edit,base}.safetensors -m models/tiny --device "$device" --type $type ;;
+            esac
+        done
+        case $kind in
+            networks | pictures) ;;
+            operations) run "$name, operations" "$flux2" selftest --ops --device "$device" ;;
+            training) run "$name, training" "$flux2" selftest --training "$tiny/training/golden-training-distilled.safetensors" -m models/tiny --device "$device" ;;
+            bench) run "$name, bench" "$flux2" bench -m models/tiny --device "$device" -W 256 -H 256 ;;
+            *) printf 'RUNS has no %s\n' "$kind"; failed=1 ;;
+        esac
     done
-    run "$name, operations" "$flux2" selftest --ops --device "$device"
-    run "$name, training" "$flux2" selftest --training "$tiny/training/golden-training-distilled.safetensors" -m models/tiny --device "$device"
-    run "$name, bench" "$flux2" bench -m models/tiny --device "$device" -W 256 -H 256
 }
 
 measure() { # NAME PROGRAM

@@ -5,7 +5,7 @@ source=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export FLUX2_CI_CACHE=$work/cache FLUX2_CI_CPUINFO=$work/cpuinfo GIT_CONFIG_GLOBAL=$work/gitconfig
-unset FLUX2_CI_ALL
+unset FLUX2_CI_ALL FLUX2_CI_SKIPPED
 printf 'model name\t: Old CPU\nflags\t\t: sse2\n' > "$FLUX2_CI_CPUINFO"
 git config --global user.name test
 git config --global user.email test@example.org
